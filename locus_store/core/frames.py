@@ -1,0 +1,240 @@
+"""Frames: how encoded entries lie in a block, and the rest of a document in a checkpoint.
+
+A frame is one line of ASCII, then a body::
+
+    <format> <kind> <codec> <counts> <length> <checksum>\\n
+    <body>
+
+``counts`` says how many entries of which list follow, ``1:2,3:1``, or ``-``; ``codec`` is the name of the codec that
+the body went through, or ``-``; ``length`` counts the stored body's bytes; the checksum is the CRC-32 of all before it
+and the body. Bodies of kind ``j`` (plain JSON) and ``m`` (JSON with marks) hold one entry a line. Kind ``r`` holds
+entries that may be raw bytes, each with a kind and a length in front. An entry that a removal took out is an empty line
+(or a ``-``), so that the offsets of the others stay true.
+
+A block's payload is a sequence of frames, each with its block's number and a space in front. Joining the payloads of
+two blocks gives a valid payload.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+from zlib import crc32
+
+from locus_store.core.references import EntrySet
+
+FORMAT = 1
+
+PLAIN, MARKED, RAW, REMOVED = b"j", b"m", b"b", b"-"
+MIXED = b"r"
+_ENTRY_HEAD = struct.Struct(">cI")
+
+
+class DamagedError(ValueError):
+    """Stored bytes are not what was written; the caller adds which checkpoint it was."""
+
+
+class UnknownFormatError(ValueError):
+    """Stored bytes carry a format number, or went through a codec, that this reader does not know."""
+
+
+class ThreadName(NamedTuple):
+    """Tells a codec where its bytes belong."""
+
+    tenant: str
+    thread_id: str
+
+
+class Codec(Protocol):
+    """Something that stored bytes go through, for compression or encryption.
+
+    Attributes:
+        name: At most 16 letters and digits, stored with each frame.
+        bound: True if what is encoded for one thread cannot be decoded for another; copies are then encoded anew.
+    """
+
+    name: str
+    bound: bool
+
+    def encode(self, data: bytes, thread: ThreadName) -> bytes:
+        """What is stored in place of the data."""
+
+    def decode(self, data: bytes, thread: ThreadName) -> bytes:
+        """The data again; raises ValueError if the bytes are damaged or belong to another thread."""
+
+
+class Entry(NamedTuple):
+    """One encoded entry: its bytes and its kind (PLAIN, MARKED or RAW)."""
+
+    data: bytes
+    kind: bytes
+
+
+Counts = tuple[tuple[int, int], ...]
+
+
+class Frame(NamedTuple):
+    """One frame of a block.
+
+    Attributes:
+        number: The block's number.
+        counts: Pairs of a list's number and how many of its entries follow, in the order of the body.
+        kind: PLAIN, MARKED or MIXED.
+        body: The decoded body.
+    """
+
+    number: int
+    counts: Counts
+    kind: bytes
+    body: bytes
+
+    def entries(self) -> list[Entry]:
+        """All entries in the order of the body, removed ones included."""
+        if self.kind == MIXED:
+            return list(_mixed_entries(self.body))
+        return [Entry(line, self.kind if line else REMOVED) for line in self.body.split(b"\n")[:-1]]
+
+
+def _mixed_entries(body: bytes) -> Iterator[Entry]:
+    at = 0
+    while at < len(body):
+        kind, size = _ENTRY_HEAD.unpack_from(body, at)
+        at += _ENTRY_HEAD.size
+        yield Entry(body[at : at + size], kind)
+        at += size
+
+
+def build(counts: Counts, entries: Sequence[Entry], codec: Codec | None, thread: ThreadName) -> bytes:
+    """A frame without a number in front."""
+    kinds = {e.kind for e in entries}
+    if kinds <= {PLAIN, REMOVED}:
+        kind, body = PLAIN, b"".join([e.data + b"\n" for e in entries])
+    elif kinds <= {PLAIN, MARKED, REMOVED}:
+        kind, body = MARKED, b"".join([e.data + b"\n" for e in entries])
+    else:
+        kind, body = MIXED, b"".join([_ENTRY_HEAD.pack(e.kind, len(e.data)) + e.data for e in entries])
+    return _frame(counts, kind, body, codec, thread)
+
+
+def _frame(counts: Counts, kind: bytes, body: bytes, codec: Codec | None, thread: ThreadName) -> bytes:
+    name = b"-"
+    if codec is not None:
+        name, body = codec.name.encode(), codec.encode(body, thread)
+    listed = b",".join([b"%d:%d" % pair for pair in counts]) or b"-"
+    head = b"%d %b %b %b %d " % (FORMAT, kind, name, listed, len(body))
+    return b"%b%08x\n%b" % (head, crc32(body, crc32(head)), body)
+
+
+def numbered(number: int, frame: bytes) -> bytes:
+    """A block's payload: its number, a space, its frame."""
+    return b"%d %b" % (number, frame)
+
+
+_known_counts: dict[bytes, Counts] = {b"-": ()}
+
+
+def _read_counts(text: bytes) -> Counts:
+    found = _known_counts.get(text)
+    if found is None:
+        pairs = [part.split(b":") for part in text.split(b",")]
+        found = tuple([(int(a), int(b)) for a, b in pairs])
+        if len(_known_counts) < 4096:
+            _known_counts[text] = found
+    return found
+
+
+def _read(payload: bytes, at: int, number: int, codec: Codec | None, thread: ThreadName) -> tuple[Frame, int]:
+    try:
+        end = payload.index(b"\n", at) + 1
+        head = payload[at : end - 9]
+        form, kind, name, counts, length, checksum = payload[at : end - 1].split(b" ")
+        if int(form) != FORMAT:
+            raise UnknownFormatError(f"format {int(form)}, this release reads {FORMAT}")
+        stop = end + int(length)
+        body = payload[end:stop]
+        if crc32(body, crc32(head)) != int(checksum, 16) or len(body) != stop - end:
+            raise DamagedError("a checksum differs")
+        pairs = _read_counts(counts)
+    except UnknownFormatError:
+        raise
+    except ValueError as e:
+        raise e if isinstance(e, DamagedError) else DamagedError("a frame's first line does not parse") from e
+    if name != b"-":
+        if codec is None or codec.name.encode() != name:
+            raise UnknownFormatError(f"stored with the codec {name.decode()!r}, which this store was not given")
+        try:
+            body = codec.decode(body, thread)
+        except Exception as e:
+            raise DamagedError(f"the codec {codec.name!r} cannot decode it") from e
+    return Frame(number, pairs, kind, body), stop
+
+
+def read_one(frame: bytes, codec: Codec | None, thread: ThreadName) -> Frame:
+    """Read a frame that has no number in front: the rest of a document."""
+    found, stop = _read(frame, 0, 0, codec, thread)
+    if stop != len(frame):
+        raise DamagedError("bytes follow the frame")
+    return found
+
+
+def read(payload: bytes, codec: Codec | None, thread: ThreadName) -> Iterator[Frame]:
+    """Read the frames of a block.
+
+    Raises:
+        DamagedError: A checksum differs, or the bytes are no frames.
+        UnknownFormatError: A newer release wrote them, or a codec that is missing here.
+    """
+    at = 0
+    while at < len(payload):
+        space = payload.find(b" ", at, at + 24)
+        if space < 0 or not payload[at:space].isdigit():
+            raise DamagedError("a block's number does not parse")
+        frame, at = _read(payload, space + 1, int(payload[at:space]), codec, thread)
+        yield frame
+
+
+def strip(payload: bytes, gone: EntrySet, codec: Codec | None, thread: ThreadName) -> bytes | None:
+    """Take entries out of a block's payload.
+
+    Returns:
+        The same object if none of them is in it, None if nothing is left, else the payload without them. Frames that
+        are left keep their numbers, entries that are left keep their offsets.
+    """
+    out: list[bytes] = []
+    changed = False
+    for frame in read(payload, codec, thread):
+        lost: set[int] = set()
+        at = 0
+        for number, count in frame.counts:
+            lost.update(at + i for i in gone.offsets(number, frame.number, count))
+            at += count
+        entries = frame.entries()
+        if lost:
+            entries = [Entry(b"", REMOVED) if i in lost else e for i, e in enumerate(entries)]
+        if all(e.kind == REMOVED for e in entries):
+            changed = True
+            continue
+        changed = changed or bool(lost)
+        out.append(numbered(frame.number, build(frame.counts, entries, codec, thread)))
+    if not changed:
+        return payload
+    return b"".join(out) or None
+
+
+def rebind(payload: bytes, codec: Codec, source: ThreadName, dest: ThreadName) -> bytes:
+    """A block's payload encoded anew for another thread."""
+    return b"".join(
+        [numbered(f.number, _frame(f.counts, f.kind, f.body, codec, dest)) for f in read(payload, codec, source)]
+    )
+
+
+def rebind_one(frame: bytes, codec: Codec, source: ThreadName, dest: ThreadName) -> bytes:
+    """A frame without a number, encoded anew for another thread."""
+    found = read_one(frame, codec, source)
+    return _frame(found.counts, found.kind, found.body, codec, dest)
+
+
+def numbers(payloads: Iterable[bytes], codec: Codec | None, thread: ThreadName) -> list[int]:
+    """The numbers of all frames in some blocks' payloads."""
+    return [f.number for p in payloads for f in read(p, codec, thread)]

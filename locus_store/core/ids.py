@@ -1,0 +1,57 @@
+"""Ids: what is allowed, and how new ones are made."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import Any
+
+MAX_ID_BYTES = 512
+MAX_TENANT_BYTES = 128
+DEFAULT_TENANT = "default"
+
+
+def _check(value: Any, what: str, limit: int) -> str:
+    if type(value) is not str:
+        if isinstance(value, str):
+            return _check(str.__str__(value), what, limit)
+        raise TypeError(f"{what} must be a str, got {type(value).__name__}")
+    try:
+        size = len(value) if value.isascii() else len(value.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} holds a lone surrogate, which no database stores: {value!a}") from None
+    if not 1 <= size <= limit:
+        raise ValueError(f"{what} must have 1 to {limit} bytes of UTF-8, got {size}")
+    if "\x00" in value:
+        raise ValueError(f"{what} holds a NUL character: {value!a}")
+    return value
+
+
+def check_thread_id(value: Any) -> str:
+    """Return the thread id as an exact ``str``, or raise ``ValueError`` or ``TypeError``."""
+    return _check(value, "thread_id", MAX_ID_BYTES)
+
+
+def check_checkpoint_id(value: Any) -> str:
+    """Return the checkpoint id as an exact ``str``, or raise ``ValueError`` or ``TypeError``."""
+    return _check(value, "checkpoint_id", MAX_ID_BYTES)
+
+
+def check_tenant(value: Any) -> str:
+    """Return the tenant's name as an exact ``str``, or raise ``ValueError`` or ``TypeError``."""
+    return _check(value, "tenant", MAX_TENANT_BYTES)
+
+
+def new_checkpoint_id() -> str:
+    """A fresh id of 32 hexadecimal digits."""
+    return os.urandom(16).hex()
+
+
+def new_stamp() -> bytes:
+    """16 random bytes that mark one save."""
+    return os.urandom(16)
+
+
+def new_epoch() -> int:
+    """A random number of 63 bits, never 0; drawn when a thread is made and when entries are removed."""
+    return secrets.randbits(63) | 1

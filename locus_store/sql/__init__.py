@@ -1,0 +1,1 @@
+"""Threads in a relational database: the ORM model, the statements, the schema."""
