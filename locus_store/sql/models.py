@@ -123,7 +123,7 @@ class Record(Base):
 
     __tablename__ = "locus_store_records"
     __table_args__ = (
-        UniqueConstraint("thread", "scope", "key", name="uq_locus_store_records"),
+        UniqueConstraint("thread", "scope", "record_key", name="uq_locus_store_records"),
         {"sqlite_autoincrement": True},
     )
 
