@@ -1,0 +1,1 @@
+"""locus_store: where an AI agent's state lives between runs."""

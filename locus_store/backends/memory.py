@@ -1,0 +1,455 @@
+"""Threads in this process's memory: for tests, for programs that need no more, and as the model of every other driver.
+
+`put`, `clone` and `put_records` set a thread's ``expires_at``; only `put` and `clone` move its ``updated_at``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from locus_store.core import frames, patterns
+from locus_store.core.capabilities import Capabilities
+from locus_store.core.driver import (
+    Conflict,
+    Driver,
+    Dropped,
+    Exists,
+    Info,
+    Key,
+    NoParent,
+    Plan,
+    PutResult,
+    Saved,
+    Stale,
+    Stored,
+    Trimmed,
+)
+from locus_store.core.frames import Codec, ThreadName
+from locus_store.core.ids import new_epoch
+from locus_store.core.references import References, unreferenced
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    checkpoint_id: str
+    version: int
+    parent_version: int | None
+    stamp: bytes
+    own_block: int
+    first_block: int
+    last_block: int
+    ranges: bytes
+    payload: bytes
+    metadata: bytes | None
+    terms: frozenset[bytes]
+    size: int
+    created_at: int
+
+    def references(self) -> References:
+        return References.parse(self.own_block, self.ranges)
+
+
+@dataclass(slots=True)
+class _Thread:
+    """A thread; without checkpoints it exists for its records only.
+
+    Attributes:
+        checkpoints: By version, ascending.
+        versions: The version that each checkpoint id has.
+        blocks: Payloads by number, ascending.
+        records: By scope and key, in the order of first insertion.
+    """
+
+    epoch: int = field(default_factory=new_epoch)
+    version: int = 0
+    block_count: int = 0
+    updated_at: int = 0
+    expires_at: int | None = None
+    checkpoints: dict[int, _Checkpoint] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+    blocks: dict[int, bytes] = field(default_factory=dict)
+    records: dict[tuple[str, str], bytes] = field(default_factory=dict)
+
+    @property
+    def head(self) -> _Checkpoint | None:
+        return next(reversed(self.checkpoints.values()), None)
+
+    def find(self, checkpoint_id: str | None) -> _Checkpoint | None:
+        if checkpoint_id is None:
+            return self.head
+        version = self.versions.get(checkpoint_id)
+        return None if version is None else self.checkpoints[version]
+
+    def newest_first(self) -> Iterator[_Checkpoint]:
+        return reversed(self.checkpoints.values())
+
+    def remove(self, versions: Iterable[int]) -> list[References]:
+        """Take checkpoints out; returns what they referred to."""
+        gone = [self.checkpoints.pop(v) for v in versions]
+        for checkpoint in gone:
+            del self.versions[checkpoint.checkpoint_id]
+        return [c.references() for c in gone]
+
+    def release(self, dropped: Sequence[References], codec: Codec | None, name: ThreadName) -> int:
+        """Take the entries that only these referred to out of the blocks; returns how many blocks went whole."""
+        if not dropped:
+            return 0
+        lost = unreferenced(dropped, [c.references() for c in self.checkpoints.values()])
+        changes: dict[int, bytes | None] = {}
+        for first, last in lost.blocks():
+            for number in range(first, last + 1):
+                if number in self.blocks:
+                    left = frames.strip(self.blocks[number], lost, codec, name)
+                    if left is not self.blocks[number]:
+                        changes[number] = left
+        for number, left in changes.items():
+            if left is None:
+                del self.blocks[number]
+            else:
+                self.blocks[number] = left
+        if changes:
+            self.epoch = new_epoch()
+        return sum(left is None for left in changes.values())
+
+    def info(self, thread_id: str, checkpoint: _Checkpoint) -> Info:
+        parent = None if checkpoint.parent_version is None else self.checkpoints.get(checkpoint.parent_version)
+        return Info(
+            thread_id,
+            checkpoint.checkpoint_id,
+            checkpoint.version,
+            parent.checkpoint_id if parent else None,
+            checkpoint.created_at,
+            checkpoint.metadata,
+            checkpoint.size,
+            self.updated_at,
+        )
+
+    def copy(self) -> _Thread:
+        """A copy that shares nothing that changes."""
+        return replace(
+            self,
+            checkpoints=dict(self.checkpoints),
+            versions=dict(self.versions),
+            blocks=dict(self.blocks),
+            records=dict(self.records),
+        )
+
+
+class MemoryDriver(Driver):
+    """Threads in dicts. Safe between tasks and between threads: each primitive holds one lock and awaits nothing.
+
+    Args:
+        codec: What the frames went through; it is needed where a removal rewrites a block.
+    """
+
+    capabilities = Capabilities(
+        metadata_query=True,
+        vacuum=True,
+        branching=True,
+        ttl=True,
+        list_threads=True,
+        list_with_metadata=True,
+        persistent_checkpoint_ids=True,
+        incremental=True,
+        records=True,
+    )
+
+    def __init__(self, codec: Codec | None = None) -> None:
+        self.codec = codec
+        self._lock = threading.Lock()
+        self._tenants: dict[str, dict[str, _Thread]] = {}
+
+    # -------------------------------------------------------------------------------------------------------- saving
+
+    async def put(self, key: Key, plan: Plan) -> PutResult:
+        """See `Driver.put`."""
+        with self._lock:
+            live = self._live(key, plan.now)
+            # Removing may fail on a damaged block, and then nothing may have been written.
+            thread = live.copy() if live and (plan.keep is not None or plan.checkpoint_id in live.versions) else live
+            thread = thread or _Thread()
+            result = _put(thread, plan, self.codec, ThreadName(*key))
+            if isinstance(result, Saved):
+                self._tenants.setdefault(key.tenant, {})[key.thread_id] = thread
+            return result
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    async def get(self, key: Key, checkpoint_id: str | None, *, now: int) -> Stored | None:
+        """See `Driver.get`."""
+        with self._lock:
+            thread = self._live(key, now)
+            found = thread.find(checkpoint_id) if thread else None
+            if thread is None or found is None:
+                return None
+            numbers = range(found.first_block, found.last_block + 1) if found.last_block else ()
+            return Stored(
+                found.checkpoint_id,
+                found.version,
+                found.stamp,
+                thread.epoch,
+                found.own_block,
+                found.ranges,
+                found.payload,
+                [thread.blocks[n] for n in numbers if n in thread.blocks],
+            )
+
+    async def info(self, key: Key, checkpoint_id: str | None, *, now: int) -> Info | None:
+        """See `Driver.info`."""
+        with self._lock:
+            thread = self._live(key, now)
+            found = thread.find(checkpoint_id) if thread else None
+            return thread.info(key.thread_id, found) if thread and found else None
+
+    async def infos(self, key: Key, *, before: int | None, limit: int | None, now: int) -> list[Info]:
+        """See `Driver.infos`."""
+        with self._lock:
+            thread = self._live(key, now)
+            if thread is None:
+                return []
+            found = [c for c in thread.newest_first() if before is None or c.version < before]
+            return [thread.info(key.thread_id, c) for c in found[:limit]]
+
+    async def threads(
+        self, tenant: str, pattern: str, *, limit: int | None, offset: int, now: int
+    ) -> list[tuple[str, int]]:
+        """See `Driver.threads`."""
+        matches: Callable[[str], object] = patterns.parse(pattern).regex().fullmatch
+        with self._lock:
+            found = [(name, thread.updated_at) for name, thread in self._listed(tenant, now) if matches(name)]
+        return found[offset:][:limit]
+
+    async def find(
+        self,
+        tenant: str,
+        terms: Sequence[bytes],
+        *,
+        thread_id: str | None,
+        newest_only: bool,
+        limit: int | None,
+        offset: int,
+        now: int,
+    ) -> list[Info]:
+        """See `Driver.find`."""
+        with self._lock:
+            found = []
+            for name, thread in self._listed(tenant, now):
+                if thread_id is None or name == thread_id:
+                    looked_at = [thread.head] if newest_only and thread.head else thread.newest_first()
+                    found += [thread.info(name, c) for c in looked_at if c.terms.issuperset(terms)]
+        return found[offset:][:limit]
+
+    # ------------------------------------------------------------------------------------------------------ removing
+
+    async def drop(self, key: Key, checkpoint_ids: Sequence[str] | None, *, now: int) -> Dropped:
+        """See `Driver.drop`."""
+        with self._lock:
+            live = self._live(key, now)
+            if live is None or not live.checkpoints:
+                if checkpoint_ids is None:
+                    self._forget(key)
+                return Dropped(0, None, None)
+            versions = (
+                set(live.checkpoints)
+                if checkpoint_ids is None
+                else {live.versions[i] for i in checkpoint_ids if i in live.versions}
+            )
+            thread = live.copy()
+            self._remove(key, thread, versions)
+            return Dropped(len(versions), live.epoch, thread.epoch if thread.checkpoints else None)
+
+    async def trim(self, tenant: str, *, older_than: int, keep_last: int, now: int) -> Trimmed:
+        """See `Driver.trim`."""
+        checkpoints = blocks = 0
+        with self._lock:
+            for thread_id, found in list(self._tenants.get(tenant, {}).items()):
+                key = Key(tenant, thread_id)
+                if self._live(key, now) is None:
+                    checkpoints += len(found.checkpoints)
+                    blocks += len(found.blocks)
+                    self._forget(key)
+                    continue
+                newest_first = list(found.newest_first())
+                versions = {c.version for c in newest_first[keep_last:] if c.created_at < older_than}
+                checkpoints += len(versions)
+                blocks += self._remove(key, found.copy(), versions) if versions else 0
+        return Trimmed(checkpoints, blocks)
+
+    async def reclaim(self) -> int:
+        """Nothing to do: Python gives memory back by itself."""
+        return 0
+
+    # ------------------------------------------------------------------------------------------------------- copying
+
+    async def clone(
+        self, source: Key, dest: Key, *, upto: int | None, overwrite: bool, now: int
+    ) -> Literal["copied", "missing", "exists"]:
+        """See `Driver.clone`."""
+        with self._lock:
+            live = self._live(source, now)
+            versions = [v for v in live.checkpoints if upto is None or v <= upto] if live else []
+            if live is None or not versions:
+                return "missing"
+            there = self._live(dest, now)
+            if there and there.checkpoints and not overwrite:
+                return "exists"
+            copy = live.copy()
+            copy.release(copy.remove(set(copy.checkpoints) - set(versions)), self.codec, ThreadName(*source))
+            copy.epoch = new_epoch()
+            copy.version = max(versions)
+            copy.block_count = max(copy.blocks, default=0)
+            copy.updated_at = max(now, there.updated_at + 1) if there else now
+            if self.codec and self.codec.bound:
+                _rebind(copy, self.codec, ThreadName(*source), ThreadName(*dest))
+            self._tenants.setdefault(dest.tenant, {})[dest.thread_id] = copy
+            return "copied"
+
+    # ------------------------------------------------------------------------------------------------------- records
+
+    async def put_records(
+        self, key: Key, scope: str, items: Sequence[tuple[str, bytes]], *, keep: bool, now: int, expires_at: int | None
+    ) -> None:
+        """See `Driver.put_records`."""
+        with self._lock:
+            thread = self._live(key, now) or _Thread()
+            for name, payload in items:
+                if not (keep and (scope, name) in thread.records):
+                    thread.records[scope, name] = payload
+            thread.expires_at = expires_at
+            if thread.records or thread.checkpoints:
+                self._tenants.setdefault(key.tenant, {})[key.thread_id] = thread
+
+    async def records(self, key: Key, scope: str | None, *, now: int) -> list[tuple[str, str, bytes]]:
+        """See `Driver.records`."""
+        with self._lock:
+            thread = self._live(key, now)
+            found = [(s, k, p) for (s, k), p in thread.records.items()] if thread else []
+        return sorted([r for r in found if scope is None or r[0] == scope], key=lambda r: r[0])
+
+    async def drop_records(self, key: Key, scope: str | None, *, now: int) -> int:
+        """See `Driver.drop_records`."""
+        with self._lock:
+            thread = self._live(key, now)
+            if thread is None:
+                return 0
+            gone = [r for r in thread.records if scope is None or r[0] == scope]
+            for record in gone:
+                del thread.records[record]
+            if not thread.records and not thread.checkpoints:
+                self._forget(key)
+            return len(gone)
+
+    # ---------------------------------------------------------------------------------------------------- life cycle
+
+    async def prepare(self) -> None:
+        """Nothing to do."""
+
+    async def aclose(self) -> None:
+        """Nothing to do; what was saved stays."""
+
+    # --------------------------------------------------------------------------------------------------------- parts
+
+    def _live(self, key: Key, now: int) -> _Thread | None:
+        """The thread, if there is one that has not expired; it may have records only."""
+        thread = self._tenants.get(key.tenant, {}).get(key.thread_id)
+        return None if thread is None or (thread.expires_at is not None and thread.expires_at <= now) else thread
+
+    def _listed(self, tenant: str, now: int) -> list[tuple[str, _Thread]]:
+        """Threads with checkpoints, last write first, then by id."""
+        found = [
+            (name, thread)
+            for name, thread in self._tenants.get(tenant, {}).items()
+            if thread.checkpoints and self._live(Key(tenant, name), now)
+        ]
+        return sorted(found, key=lambda item: (-item[1].updated_at, item[0]))
+
+    def _remove(self, key: Key, thread: _Thread, versions: Iterable[int]) -> int:
+        """Take checkpoints out of a thread's copy and put that in place; returns how many blocks went."""
+        dropped = thread.remove(versions)
+        if not thread.checkpoints:
+            self._forget(key)
+            return len(thread.blocks)
+        blocks = thread.release(dropped, self.codec, ThreadName(*key))
+        self._tenants[key.tenant][key.thread_id] = thread
+        return blocks
+
+    def _forget(self, key: Key) -> None:
+        threads = self._tenants.get(key.tenant, {})
+        threads.pop(key.thread_id, None)
+        if not threads:
+            self._tenants.pop(key.tenant, None)
+
+
+def _put(thread: _Thread, plan: Plan, codec: Codec | None, name: ThreadName) -> PutResult:
+    """Save into a thread; unless the answer is `Saved`, the thread is as before."""
+    old, head = thread.find(plan.checkpoint_id), thread.head
+    if old and old.stamp == plan.stamp:
+        return Saved(old.version, thread.epoch, old.own_block)
+    actual = head.version if head else 0
+    if plan.expected_version not in (None, actual):
+        return Conflict(actual)
+    if old and plan.if_exists == "error":
+        return Exists()
+    parent = head if plan.parent is None else thread.find(plan.parent)
+    if plan.parent is not None and parent is None:
+        return NoParent()
+    if plan.base is not None:
+        base = thread.checkpoints.get(plan.base.version)
+        if base is None or (base.stamp, thread.epoch) != plan.base[1:]:
+            return Stale()
+
+    dropped: list[References] = []
+    thread.updated_at = max(plan.now, thread.updated_at + 1)
+    thread.expires_at = plan.expires_at
+    in_place = old if plan.if_exists == "in_place" else None
+    if old and in_place:
+        dropped.append(old.references())
+    elif old:
+        dropped += thread.remove([old.version])
+    if not in_place:
+        thread.version += 1
+    own = 0
+    if plan.block is not None:
+        thread.block_count += 1
+        own = thread.block_count
+        thread.blocks[own] = frames.numbered(own, plan.block)
+    new = _Checkpoint(
+        plan.checkpoint_id,
+        in_place.version if in_place else thread.version,
+        in_place.parent_version if in_place else _parent_version(parent, old),
+        plan.stamp,
+        own,
+        plan.low or own,
+        max(plan.high or 0, own),
+        plan.ranges,
+        plan.payload,
+        plan.metadata,
+        frozenset(plan.terms),
+        plan.size,
+        in_place.created_at if in_place else thread.updated_at,
+    )
+    thread.checkpoints[new.version] = new
+    thread.versions[new.checkpoint_id] = new.version
+    if plan.keep is not None:
+        dropped += thread.remove([v for v in list(thread.checkpoints)[: -plan.keep] if v != new.version])
+    thread.release(dropped, codec, name)
+    return Saved(new.version, thread.epoch, own)
+
+
+def _parent_version(parent: _Checkpoint | None, old: _Checkpoint | None) -> int | None:
+    """The parent of a new checkpoint that replaces ``old``; one that would be its own parent keeps its former one."""
+    if parent and parent is old:
+        return old.parent_version
+    return parent.version if parent else None
+
+
+def _rebind(thread: _Thread, codec: Codec, source: ThreadName, dest: ThreadName) -> None:
+    """Encode all of a thread's frames anew for another thread."""
+    thread.blocks = {n: frames.rebind(p, codec, source, dest) for n, p in thread.blocks.items()}
+    thread.checkpoints = {
+        v: replace(c, payload=frames.rebind_one(c.payload, codec, source, dest)) for v, c in thread.checkpoints.items()
+    }
+    thread.records = {r: frames.rebind_one(p, codec, source, dest) for r, p in thread.records.items()}

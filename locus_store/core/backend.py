@@ -1,0 +1,123 @@
+"""The first face of a store: documents."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from locus_store.core.checkpointer import Checkpointer
+from locus_store.core.clock import Clock, IncreasingClock, process_clock
+from locus_store.core.driver import Driver, IfExists
+from locus_store.core.frames import Codec
+from locus_store.core.ids import DEFAULT_TENANT
+from locus_store.core.known import Ledger
+from locus_store.core.metadata import Metadata
+from locus_store.core.state import AgentState
+from locus_store.core.store import Options, Store
+
+State = TypeVar("State", bound=BaseModel)
+
+HINT_BYTES = 64 * 1024 * 1024
+"""How many bytes a backend may keep in memory to recognise what it has saved or loaded before."""
+
+
+class Backend(Store):
+    """Stores documents: dicts that load equal and with the same types.
+
+    Every save adds a numbered, immutable checkpoint to a thread, and stores only what is new in it.
+
+    Args:
+        driver: How it is stored.
+        tenant: The owner of all threads that this object sees.
+        ttl_seconds: How long a thread lives after its last save, or None for ever. Reading does not extend it.
+        keep_checkpoints: How many of the newest checkpoints of a thread stay after a save, or None for all.
+        codec: What stored bytes go through (compression, encryption), or None.
+        clock: Gives microseconds since 1970 in UTC; for tests.
+        hint_bytes: How many bytes may be kept in memory to recognise what was saved or loaded before.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        ttl_seconds: float | None = None,
+        keep_checkpoints: int | None = None,
+        codec: Codec | None = None,
+        clock: Clock | None = None,
+        hint_bytes: int = HINT_BYTES,
+    ) -> None:
+        options = Options(
+            process_clock if clock is None else IncreasingClock(clock), tenant, ttl_seconds, keep_checkpoints, codec
+        )
+        super().__init__(driver, options, Ledger(hint_bytes))
+
+    async def save(
+        self,
+        thread_id: str,
+        document: dict[Any, Any],
+        checkpoint_id: str | None = None,
+        metadata: Metadata | None = None,
+        *,
+        expected_version: int | None = None,
+        if_exists: IfExists = "newest",
+        parent: str | None = None,
+    ) -> str:
+        """Save a document as a new checkpoint of a thread.
+
+        Args:
+            thread_id: The thread; it is made if it is not there.
+            document: What to save. It is not kept, so it may be changed afterwards.
+            checkpoint_id: The checkpoint's id; None makes a new one.
+            metadata: A dict by which the checkpoint can be found; it may hold what a document may, but no NaN or
+                infinity.
+            expected_version: Save only if this is the version of the newest checkpoint; 0 for "no such thread".
+            if_exists: What to do when the thread has a checkpoint with this id: ``"newest"`` replaces it and makes it
+                the newest, ``"in_place"`` replaces it and leaves its place in the order, ``"error"`` refuses.
+            parent: The id of the checkpoint this one was made from; None for the newest at the moment of the save.
+
+        Returns:
+            The checkpoint's id. When this returns, the checkpoint is durable.
+
+        Raises:
+            SerializationError: The document or the metadata holds what cannot be stored; the error names where.
+            ConflictError: The newest checkpoint has another version than expected.
+            CheckpointExistsError: The id is in use and ``if_exists`` is ``"error"``.
+            CheckpointNotFoundError: The parent is not in the thread.
+            PayloadTooLargeError: The backend cannot store that much in one piece.
+        """
+        if not isinstance(thread_id, str):
+            raise TypeError(
+                f"save(thread_id, document): the thread_id must be a str, got {type(thread_id).__name__}. "
+                "This is a backend; states are saved by its checkpointer: backend.checkpointer().save(state, thread_id)"
+            )
+        if not isinstance(document, dict):
+            raise TypeError(
+                f"save(thread_id, document): the document must be a dict, got {type(document).__name__}. "
+                "States are saved by backend.checkpointer(StateType)"
+            )
+        return await self._save_document(
+            thread_id, document, checkpoint_id, metadata, expected_version, if_exists, parent
+        )
+
+    async def load(self, thread_id: str, checkpoint_id: str | None = None) -> dict[Any, Any] | None:
+        """Load a document.
+
+        Args:
+            thread_id: The thread.
+            checkpoint_id: The checkpoint; None for the newest.
+
+        Returns:
+            A document of the caller's own, or None if it is not there.
+
+        Raises:
+            CorruptCheckpointError: What is stored is damaged.
+            UnsupportedFormatError: A newer release wrote it.
+        """
+        found = await self._load_document(thread_id, checkpoint_id)
+        return None if found is None else found[1]
+
+    def checkpointer(self, state_type: type[State] = AgentState) -> Checkpointer[State]:  # type: ignore[assignment]
+        """The second face: saves and loads states of a pydantic model, over the same storage."""
+        return Checkpointer(self, state_type)

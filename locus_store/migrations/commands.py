@@ -1,0 +1,114 @@
+"""Migrating from a program, over a connection that the program has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import op
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext, RevisionStep
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+from locus_store.core.errors import SchemaIncompleteError
+from locus_store.migrations.locks import lock_database, one_in_this_process
+from locus_store.sql.schema import REVISION, VERSION_TABLE, State, effective_schema, refuse, state
+
+
+def script_directory() -> ScriptDirectory:
+    """The revisions of this package."""
+    return ScriptDirectory(str(Path(__file__).parent))
+
+
+def head_revision() -> str:
+    """The newest revision of this package, as a host's ``depends_on`` or `stamp` names it."""
+    head = script_directory().get_current_head()
+    assert head is not None  # noqa: S101 - the package has revisions
+    return head
+
+
+def upgrade(connection: Connection, *, schema: str | None = None) -> None:
+    """Creates the tables, or brings them up to this release; with nothing to do it sends no DDL and takes no lock.
+
+    In a transaction of the caller it joins that, and the caller commits; otherwise it commits its own. Several
+    processes may call it at once. Where DDL cannot be rolled back (MySQL, MariaDB, Oracle) it commits what the
+    caller's transaction has done. From a coroutine: ``await async_connection.run_sync(upgrade)``.
+
+    On SQLite it begins with BEGIN IMMEDIATE unless the driver's connection is in a transaction already. One that has
+    only read and meets another writer fails with SQLITE_BUSY and must be run again from its beginning.
+
+    Args:
+        connection: Where to work. It must not be in autocommit.
+        schema: The schema for the tables, which must exist, or None for the connection's own.
+
+    Raises:
+        SchemaAheadError: The tables are of a newer release.
+        SchemaIncompleteError: Some of them are missing, or what Alembic noted and the schema row differ.
+        ValueError: The connection is in autocommit.
+    """
+    schema = effective_schema(connection, schema)
+    if _needs_nothing(state(connection, schema=schema)):
+        return
+    if connection.in_transaction():
+        _upgrade(connection, schema)
+    else:
+        with connection.begin():
+            _upgrade(connection, schema)
+
+
+def _needs_nothing(found: State) -> bool:
+    if found.condition in ("missing", "behind"):
+        return False
+    refuse(found)
+    return True
+
+
+def _upgrade(connection: Connection, schema: str | None) -> None:
+    lock_database(connection)
+    # Another process may have been here while this one waited.
+    found = state(connection, schema=schema)
+    if _needs_nothing(found):
+        return
+    scripts = script_directory()
+
+    def steps(heads: Any, _context: MigrationContext) -> Iterable[RevisionStep]:
+        return scripts._upgrade_revs("heads", heads)
+
+    context = MigrationContext.configure(
+        connection,
+        opts={
+            "fn": steps,
+            "script": scripts,
+            "version_table": VERSION_TABLE,
+            "version_table_schema": schema,
+            "locus_store_schema": schema,
+        },
+    )
+    noted = context.get_current_heads()
+    if noted != (() if found.revision is None else (found.revision,)):
+        raise SchemaIncompleteError(
+            found.revision,
+            REVISION,
+            f"{VERSION_TABLE} says {', '.join(noted) or 'nothing'}. If the tables belong to another Alembic history, "
+            "upgrade that one; if they were removed by hand, drop that table as well",
+        )
+    with one_in_this_process(connection), _operations(context):
+        context.run_migrations()
+
+
+@contextmanager
+def _operations(context: MigrationContext) -> Iterator[None]:
+    """Makes ``alembic.op`` work on `context`, and afterwards on what it did before.
+
+    A host may call `upgrade` in a revision of its own.
+    """
+    outer = getattr(op, "_proxy", None)
+    try:
+        with Operations.context(context):
+            yield
+    finally:
+        if outer is not None:
+            outer._install_proxy()

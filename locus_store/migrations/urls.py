@@ -1,0 +1,54 @@
+"""The URL of the database to migrate, and the driver that does it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+ENVIRONMENT = "LOCUS_STORE_URL"
+DEFAULT = "sqlite:///locus_store.db"
+
+_BACKENDS = {"postgres": "postgresql"}
+# A file needs no event loop, and asyncpg is the one PostgreSQL driver that this package installs.
+_DRIVERS = {
+    "sqlite": "sqlite+pysqlite",
+    "sqlite+aiosqlite": "sqlite+pysqlite",
+    "postgresql": "postgresql+asyncpg",
+}
+
+
+def database_url(arguments: Mapping[str, str]) -> URL:
+    """The URL of ``-x url=…``, else that of the environment, else a SQLite file in the working folder.
+
+    Args:
+        arguments: What the command line's ``-x`` said.
+
+    Raises:
+        ValueError: It is no URL of a relational database.
+    """
+    return engine_url(arguments.get("url") or os.environ.get(ENVIRONMENT) or DEFAULT)
+
+
+def engine_url(text: str) -> URL:
+    """`text` as SQLAlchemy takes it, with the driver that is used for migrating.
+
+    Raises:
+        ValueError: It is no URL of a relational database. The message does not repeat it, for it may hold a password.
+    """
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise ValueError(
+            "not the URL of a relational database; it looks like sqlite:///file.db or "
+            "postgresql://user:password@host/database"
+        ) from None
+    backend, _, driver = url.drivername.partition("+")
+    name = _BACKENDS.get(backend, backend) + (f"+{driver}" if driver else "")
+    url = url.set(drivername=_DRIVERS.get(name, name))
+    if url.drivername == "postgresql+asyncpg" and "sslmode" in url.query:
+        # libpq's word for it.
+        url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": url.query["sslmode"]})
+    return url

@@ -1,0 +1,109 @@
+"""The dialect object: all that the store does differently on different databases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, bindparam, insert
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError, TimeoutError
+
+from locus_store.core.driver import Key, Plan, PutResult, Stored
+from locus_store.core.errors import BackendError, BackendUnavailableError, StoreBusyError, TransactionConflictError
+from locus_store.core.frames import Codec
+from locus_store.core.patterns import Pattern
+from locus_store.sql import reading, writing
+from locus_store.sql.statements import THREADS
+
+class Kind(Enum):
+    """What an error of the database means for the caller."""
+
+    RETRYABLE = "the transaction was undone because of another one"
+    DUPLICATE = "a row with this key is there"
+    BUSY = "a lock was not free in time"
+    GONE = "the database cannot be reached, or the connection was lost"
+    OTHER = "anything else"
+
+class Dialect:
+    """A database as SQL's standard has it; subclasses say what theirs does otherwise.
+
+    All methods work inside the caller's transaction: they never commit, roll back or set a savepoint.
+
+    Attributes:
+        max_piece: Bytes that one value may have, or None for no limit.
+        snapshot_reads: All statements of one read transaction see the same state.
+        exact_patterns: `matches` decides exactly as `Pattern.regex` does.
+        seals: Joining small blocks was measured to pay.
+    """
+
+    max_piece: int | None = None
+    snapshot_reads = False
+    exact_patterns = True
+    seals = True
+
+    # -------------------------------------------------------------------------------------------------------- errors
+
+    def classify(self, error: BaseException) -> Kind:
+        """What an error of the driver, or SQLAlchemy's wrapper of one, means."""
+        if isinstance(error, TimeoutError):
+            return Kind.BUSY
+        if isinstance(error, IntegrityError):
+            return Kind.DUPLICATE
+        if isinstance(error, DBAPIError) and error.connection_invalidated:
+            return Kind.GONE
+        if isinstance(error, OperationalError | InterfaceError | OSError):
+            return Kind.GONE
+        return Kind.OTHER
+
+    def translate(self, error: BaseException) -> BackendError:
+        """The error for the caller; its cause is the driver's own error, and no payload is in it."""
+        kind = self.classify(error)
+        cause = (error.orig if isinstance(error, DBAPIError) else None) or error
+        message = f"{kind.value}: {type(cause).__name__}: {cause}"
+        found: BackendError
+        if kind is Kind.RETRYABLE:
+            found = TransactionConflictError(message)
+        elif kind is Kind.BUSY:
+            found = StoreBusyError(message)
+        elif kind is Kind.GONE:
+            found = BackendUnavailableError(message)
+        else:
+            found = BackendError(f"{type(cause).__name__}: {cause}")
+        found.__cause__ = cause
+        return found
+
+    # ------------------------------------------------------------------------------------------------------- writing
+
+    def put(self, connection: Connection, key: Key, plan: Plan, codec: Codec | None) -> PutResult:
+        """A whole save, `Driver.put`."""
+        return writing.put(connection, self, key, plan, codec)
+
+    def insert_thread(self, connection: Connection, values: Mapping[str, Any]) -> int | None:
+        """Make a thread's row unless it is there; returns its id, or None if another writer made it first.
+
+        An error must not end the transaction here; where it does, the database has an INSERT that does nothing on
+        conflict.
+        """
+        try:
+            made = connection.execute(INSERT_THREAD, dict(values)).inserted_primary_key
+        except IntegrityError:
+            return None
+        return None if made is None else int(made[0])
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    def get(self, connection: Connection, key: Key, checkpoint_id: str | None, now: int) -> Stored | None:
+        """A whole load, `Driver.get`."""
+        return reading.get(connection, self, key, checkpoint_id, now)
+
+    def matches(self, column: ColumnElement[str]) -> ColumnElement[bool]:
+        """Whether a column matches the parameter ``pattern``, which `pattern_text` made."""
+        return column.like(bindparam("pattern"), escape="\\")
+
+    def pattern_text(self, pattern: Pattern) -> str:
+        """A pattern in the language of `matches`."""
+        return pattern.like()
+
+INSERT_THREAD = insert(THREADS)
+

@@ -1,0 +1,286 @@
+"""Reading: whole checkpoints with their blocks, and listings that read no payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, Connection, Select, bindparam, exists, func, select
+from sqlalchemy.sql.selectable import FromClause
+
+from locus_store.core import patterns
+from locus_store.core.driver import Info, Key, Stored
+from locus_store.core.ids import MAX_ID_BYTES
+from locus_store.core.patterns import Pattern, Wildcard
+from locus_store.sql.statements import BLOCKS, CHECKPOINTS, TERMS, THREADS, alive, as_number, named
+
+if TYPE_CHECKING:
+    from locus_store.sql.dialects.base import Dialect
+
+_ATTEMPTS = 3
+
+# ---------------------------------------------------------------------------------------------------- one, with blocks
+
+_IN_THREAD = THREADS.join(CHECKPOINTS, CHECKPOINTS.c.thread == THREADS.c.id)
+_BY_ID = CHECKPOINTS.c.checkpoint_id == bindparam("checkpoint")
+_IS_HEAD = CHECKPOINTS.c.version == THREADS.c.head_version
+
+_WHOLE = (
+    select(
+        THREADS.c.id,
+        THREADS.c.epoch,
+        CHECKPOINTS.c.checkpoint_id,
+        CHECKPOINTS.c.version,
+        CHECKPOINTS.c.stamp,
+        CHECKPOINTS.c.own_block,
+        CHECKPOINTS.c.first_block,
+        CHECKPOINTS.c.last_block,
+        CHECKPOINTS.c.ranges,
+        CHECKPOINTS.c.payload,
+    )
+    .select_from(_IN_THREAD)
+    .where(named(), alive())
+)
+_WHOLE_HEAD = _WHOLE.where(_IS_HEAD)
+_WHOLE_BY_ID = _WHOLE.where(_BY_ID)
+
+_at_or_below = BLOCKS.alias("at_or_below")
+_LOW = bindparam("low", type_=BigInteger)
+_SPAN = (
+    # The lowest block may be joined with others and begin before ``low``. Looking its number up first keeps the scan
+    # bounded at both ends; a condition on last_number alone would begin at the thread's first block.
+    select(BLOCKS.c.payload)
+    .where(
+        BLOCKS.c.thread == bindparam("of_thread"),
+        BLOCKS.c.block_number <= bindparam("high"),
+        BLOCKS.c.block_number
+        >= func.coalesce(
+            select(func.max(_at_or_below.c.block_number))
+            .where(
+                _at_or_below.c.thread == bindparam("of_thread"), _at_or_below.c.block_number <= _LOW
+            )
+            .scalar_subquery(),
+            _LOW,
+            type_=BigInteger,
+        ),
+        BLOCKS.c.last_number >= _LOW,
+    )
+    .order_by(BLOCKS.c.block_number)
+)
+_SPAN_IF_UNCHANGED = _SPAN.where(
+    exists().where(THREADS.c.id == bindparam("of_thread"), THREADS.c.epoch == bindparam("epoch")),
+    exists().where(
+        CHECKPOINTS.c.thread == bindparam("of_thread"),
+        CHECKPOINTS.c.version == bindparam("at"),
+        CHECKPOINTS.c.stamp == bindparam("stamp"),
+    ),
+)
+
+
+def get(connection: Connection, dialect: Dialect, key: Key, checkpoint_id: str | None, now: int) -> Stored | None:
+    """See `Driver.get`.
+
+    Without a snapshot over both statements, the second one answers only if the checkpoint and the thread's epoch are
+    still those of the first; a checkpoint that uses blocks has at least one, so no row means: start again.
+    """
+    statement = _WHOLE_HEAD if checkpoint_id is None else _WHOLE_BY_ID
+    place = {"tenant": key.tenant, "name": key.thread_id, "now": now, "checkpoint": checkpoint_id}
+    if checkpoint_id is None:
+        del place["checkpoint"]
+    for attempt in range(1, _ATTEMPTS + 1):
+        row = connection.execute(statement, place).first()
+        if row is None:
+            return None
+        thread, epoch, found_id, version, stamp, own_block, low, high, ranges, payload = row
+        blocks: list[bytes] = []
+        if high:
+            span = {"of_thread": thread, "low": low, "high": high}
+            if dialect.snapshot_reads:
+                blocks = [piece for (piece,) in connection.execute(_SPAN, span)]
+            else:
+                span |= {"epoch": epoch, "at": version, "stamp": stamp}
+                blocks = [piece for (piece,) in connection.execute(_SPAN_IF_UNCHANGED, span)]
+                if not blocks and attempt < _ATTEMPTS:
+                    continue
+        return Stored(found_id, version, stamp, epoch, own_block, ranges, payload, blocks)
+    raise AssertionError("unreachable")
+
+
+# ------------------------------------------------------------------------------------------------------------ listings
+
+_parent = CHECKPOINTS.alias("parent")
+
+
+def _infos(source: FromClause) -> Select[Any]:
+    """The columns of `Info`, in its order."""
+    with_parent = source.outerjoin(
+        _parent, (_parent.c.thread == CHECKPOINTS.c.thread) & (_parent.c.version == CHECKPOINTS.c.parent_version)
+    )
+    return select(
+        THREADS.c.thread_id,
+        CHECKPOINTS.c.checkpoint_id,
+        CHECKPOINTS.c.version,
+        _parent.c.checkpoint_id,
+        as_number(CHECKPOINTS.c.created_at),
+        CHECKPOINTS.c.metadata,
+        CHECKPOINTS.c.stored_size,
+        as_number(THREADS.c.updated_at),
+    ).select_from(with_parent)
+
+
+_INFO = _infos(_IN_THREAD).where(named(), alive())
+_INFO_HEAD = _INFO.where(_IS_HEAD)
+_INFO_BY_ID = _INFO.where(_BY_ID)
+
+
+def info(connection: Connection, key: Key, checkpoint_id: str | None, now: int) -> Info | None:
+    """See `Driver.info`."""
+    place = {"tenant": key.tenant, "name": key.thread_id, "now": now}
+    if checkpoint_id is None:
+        row = connection.execute(_INFO_HEAD, place).first()
+    else:
+        row = connection.execute(_INFO_BY_ID, place | {"checkpoint": checkpoint_id}).first()
+    return None if row is None else Info(*row)
+
+
+@cache
+def _list_infos(paged: bool, limited: bool) -> Select[Any]:
+    statement = _INFO.order_by(CHECKPOINTS.c.version.desc())
+    if paged:
+        statement = statement.where(CHECKPOINTS.c.version < bindparam("before"))
+    return statement.limit(bindparam("count")) if limited else statement
+
+
+def infos(connection: Connection, key: Key, before: int | None, limit: int | None, now: int) -> list[Info]:
+    """See `Driver.infos`."""
+    place: dict[str, Any] = {"tenant": key.tenant, "name": key.thread_id, "now": now}
+    if before is not None:
+        place["before"] = before
+    if limit is not None:
+        place["count"] = limit
+    statement = _list_infos(before is not None, limit is not None)
+    return [Info(*row) for row in connection.execute(statement, place)]
+
+
+@cache
+def _find(terms: int, newest_only: bool, one_thread: bool, limited: bool) -> Select[Any]:
+    source: FromClause = _IN_THREAD
+    for i in range(terms):
+        # Terms count only with their checkpoint: the join is by version, which a replaced checkpoint gave up.
+        term = TERMS.alias(f"term_{i}")
+        source = source.join(
+            term,
+            (term.c.thread == CHECKPOINTS.c.thread)
+            & (term.c.version == CHECKPOINTS.c.version)
+            & (term.c.term == bindparam(f"digest_{i}", type_=TERMS.c.term.type)),
+        )
+    statement = _infos(source).where(THREADS.c.tenant == bindparam("tenant"), THREADS.c.head_version > 0, alive())
+    if newest_only:
+        statement = statement.where(_IS_HEAD)
+    if one_thread:
+        statement = statement.where(THREADS.c.thread_id == bindparam("name"))
+    statement = statement.order_by(THREADS.c.updated_at.desc(), THREADS.c.thread_id, CHECKPOINTS.c.version.desc())
+    if limited:
+        statement = statement.limit(bindparam("count"))
+    return statement.offset(bindparam("skipped"))
+
+
+def find(
+    connection: Connection,
+    tenant: str,
+    terms: Sequence[bytes],
+    thread_id: str | None,
+    newest_only: bool,
+    limit: int | None,
+    offset: int,
+    now: int,
+) -> list[Info]:
+    """See `Driver.find`."""
+    digests = list(dict.fromkeys(terms))
+    place: dict[str, Any] = {f"digest_{i}": digest for i, digest in enumerate(digests)}
+    place |= {"tenant": tenant, "now": now, "skipped": offset}
+    if thread_id is not None:
+        place["name"] = thread_id
+    if limit is not None:
+        place["count"] = limit
+    statement = _find(len(digests), newest_only, thread_id is not None, limit is not None)
+    return [Info(*row) for row in connection.execute(statement, place)]
+
+
+# -------------------------------------------------------------------------------------------------------------- threads
+
+
+@cache
+def _list_threads(dialect: Dialect, literal: bool, prefixed: bool, matched: bool, limited: bool) -> Select[Any]:
+    statement = (
+        select(THREADS.c.thread_id, as_number(THREADS.c.updated_at))
+        .where(THREADS.c.tenant == bindparam("tenant"), THREADS.c.head_version > 0, alive())
+        .order_by(THREADS.c.updated_at.desc(), THREADS.c.thread_id)
+    )
+    if literal:
+        statement = statement.where(THREADS.c.thread_id == bindparam("name"))
+    if prefixed:
+        statement = statement.where(
+            THREADS.c.thread_id >= bindparam("prefix"), THREADS.c.thread_id < bindparam("past_prefix")
+        )
+    if matched:
+        statement = statement.where(dialect.matches(THREADS.c.thread_id))
+        if not dialect.exact_patterns:
+            return statement
+    if limited:
+        statement = statement.limit(bindparam("count"))
+    return statement.offset(bindparam("skipped"))
+
+
+def threads(
+    connection: Connection, dialect: Dialect, tenant: str, pattern: str, limit: int | None, offset: int, now: int
+) -> list[tuple[str, int]]:
+    """See `Driver.threads`."""
+    wanted = patterns.parse(pattern)
+    if not _can_match(wanted):
+        return []
+    place: dict[str, Any] = {"tenant": tenant, "now": now}
+    literal, past_prefix = wanted.literal, _past(wanted.prefix)
+    prefixed = literal is None and past_prefix is not None
+    matched = literal is None and wanted.tokens not in ((Wildcard.RUN,), (wanted.prefix, Wildcard.RUN))
+    if literal is None and wanted.prefix and past_prefix is None:
+        matched = True
+    if literal is not None:
+        place["name"] = literal
+    if prefixed:
+        place |= {"prefix": wanted.prefix, "past_prefix": past_prefix}
+    if matched:
+        place["pattern"] = dialect.pattern_text(wanted)
+    in_database = dialect.exact_patterns or not matched
+    if in_database:
+        place["skipped"] = offset
+        if limit is not None:
+            place["count"] = limit
+    statement = _list_threads(dialect, literal is not None, prefixed, matched, limit is not None)
+    rows = connection.execute(statement, place)
+    if in_database:
+        return [(name, moment) for name, moment in rows]
+    fits = wanted.regex().fullmatch
+    found = ((name, moment) for name, moment in rows if fits(name))
+    return list(islice(found, offset, None if limit is None else offset + limit))
+
+
+def _can_match(pattern: Pattern) -> bool:
+    """False for what matches no id, and what databases may refuse: patterns too long, NUL, lone surrogates."""
+    try:
+        shortest = sum(len(t.encode()) if isinstance(t, str) else t is Wildcard.ONE for t in pattern.tokens)
+    except UnicodeEncodeError:
+        return False
+    return shortest <= MAX_ID_BYTES and not any(isinstance(t, str) and "\0" in t for t in pattern.tokens)
+
+
+def _past(prefix: str) -> str | None:
+    """The least text that is greater than all that begin with the prefix, or None."""
+    while prefix and prefix[-1] == "\U0010ffff":
+        prefix = prefix[:-1]
+    if not prefix:
+        return None
+    following = ord(prefix[-1]) + 1
+    return prefix[:-1] + chr(0xE000 if following == 0xD800 else following)

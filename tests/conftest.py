@@ -1,0 +1,85 @@
+"""Fixtures for real servers, and the lines at the end of a run that say which backends ran.
+
+`postgresql_server`  session: the server, started by the first test that asks for it (`servers.PostgreSQLServer`)
+`postgresql_url`     a fresh, empty database for this test: ``postgresql://…``
+`new_postgresql`     makes servers that belong to one test, which may stop, kill and restart them
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+import hypothesis
+import pytest
+import servers
+
+# Two busy cores make any deadline a matter of luck. Hypothesis has a profile of its own for CI, which is the same here.
+hypothesis.settings.register_profile("local", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+if "CI" not in os.environ:
+    hypothesis.settings.load_profile("local")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # The caller's own store is none of the tests' business, nor are the options of libpq.
+    for name in [name for name in os.environ if name == "LOCUS_STORE_URL" or name.startswith("PG")]:
+        del os.environ[name]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    # Outermost, so that these lines come after all others and right before the count of the tests.
+    yield
+    terminalreporter.section("backends")
+    for line in servers.summary_lines():
+        terminalreporter.write_line(line)
+
+
+def unavailable(backend: str, error: servers.ServerUnavailableError) -> NoReturn:
+    """Skips the test, or fails it where servers are required."""
+    servers.note_missing(backend, str(error))
+    if servers.REQUIRE_SERVERS:
+        pytest.fail(f"LOCUS_STORE_REQUIRE_SERVERS is set, and {error}", pytrace=False)
+    pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[servers.PostgreSQLServer]:
+    """The session's PostgreSQL server. A test that stops it starts it again."""
+    try:
+        server = servers.start_postgresql()
+    except servers.ServerUnavailableError as error:
+        unavailable("postgresql", error)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def postgresql_url(postgresql_server: servers.PostgreSQLServer) -> Iterator[str]:
+    """The URL of an empty database that lives as long as the test."""
+    servers.note_ran("postgresql", f"PostgreSQL {postgresql_server.version}")
+    postgresql_server.ensure_running()
+    url = postgresql_server.create_database()
+    yield url
+    postgresql_server.ensure_running()
+    postgresql_server.drop_database(url)
+
+
+@pytest.fixture
+def new_postgresql() -> Iterator[Callable[..., servers.PostgreSQLServer]]:
+    """Starts servers of the test's own: ``new_postgresql({"fsync": "on"})``. About a second each."""
+    started: list[servers.PostgreSQLServer] = []
+
+    def start(settings: dict[str, str] | None = None) -> servers.PostgreSQLServer:
+        try:
+            server = servers.start_postgresql(settings, external=False)
+        except servers.ServerUnavailableError as error:
+            unavailable("postgresql", error)
+        servers.note_ran("postgresql", f"PostgreSQL {server.version}")
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.close()

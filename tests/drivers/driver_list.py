@@ -1,0 +1,15 @@
+"""The drivers that the tests of this folder are run with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from locus_store.backends.memory import MemoryDriver
+from locus_store.core.driver import Driver
+
+DRIVERS: dict[str, Callable[[Path, Any], Driver]] = {
+    "memory": lambda _, codec: MemoryDriver(codec=codec),
+}
+"""Each makes a driver from the path of a folder, which is not there yet, and a codec or None."""
