@@ -27,6 +27,11 @@ def _check(value: Any, what: str, limit: int) -> str:
     return value
 
 
+def check_id(value: Any, what: str) -> str:
+    """Return an id of another kind as an exact ``str``, or raise ``ValueError`` or ``TypeError`` that names it."""
+    return _check(value, what, MAX_ID_BYTES)
+
+
 def check_thread_id(value: Any) -> str:
     """Return the thread id as an exact ``str``, or raise ``ValueError`` or ``TypeError``."""
     return _check(value, "thread_id", MAX_ID_BYTES)

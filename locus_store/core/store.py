@@ -27,7 +27,7 @@ from locus_store.core.errors import (
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
-from locus_store.core.frames import Codec, DamagedError, Entry, ThreadName, UnknownFormatError
+from locus_store.core.frames import Codec, DamagedError, Entry, ThreadName, UnknownFormatError, build, read_one
 from locus_store.core.known import Known, Ledger, from_loaded
 from locus_store.core.loading import Loaded
 from locus_store.core.metadata import Metadata, decode_metadata, encode_metadata, matches, terms
@@ -397,23 +397,33 @@ class Store:
             values: Any values that a document may hold, by key.
             keep: Leave values that are there as they are, instead of replacing them.
         """
-        ids.check_thread_id(scope)
-        items = [(ids.check_checkpoint_id(k), b"%b%b" % (e.kind, e.data)) for k, v in values.items() for e in [encode(v)]]
+        ids.check_id(scope, "scope")
+        key, codec = self._key(thread_id), self._options.codec
+        items = [
+            (ids.check_id(k, "key"), build((), [encode(v, (k,))], codec, ThreadName(*key))) for k, v in values.items()
+        ]
         now = self._options.clock()
-        await self._driver.put_records(
-            self._key(thread_id), scope, items, keep=keep, now=now, expires_at=self._expires_at(now)
-        )
+        await self._driver.put_records(key, scope, items, keep=keep, now=now, expires_at=self._expires_at(now))
 
     async def records(self, thread_id: str, scope: str) -> dict[str, Any]:
         """The values of one scope by key, in the order in which the keys came."""
-        ids.check_thread_id(scope)
-        rows = await self._driver.records(self._key(thread_id), scope, now=self._options.clock())
-        return {key: decode(Entry(text[1:], text[:1])) for _, key, text in rows}
+        ids.check_id(scope, "scope")
+        key = self._key(thread_id)
+        rows = await self._driver.records(key, scope, now=self._options.clock())
+        try:
+            return {name: decode(self._read_one(key, frame)) for _, name, frame in rows}
+        except DamagedError as e:
+            raise CorruptCheckpointError(thread_id, None, f"a record of scope {scope!r} is damaged: {e}") from e
+        except UnknownFormatError as e:
+            raise UnsupportedFormatError(thread_id, None, f"a record of scope {scope!r}: {e}") from e
+
+    def _read_one(self, key: Key, frame: bytes) -> Entry:
+        return read_one(frame, self._options.codec, ThreadName(*key)).entries()[0]
 
     async def delete_records(self, thread_id: str, scope: str | None = None) -> int:
         """Delete the values of one scope, or of all; returns how many there were."""
         if scope is not None:
-            ids.check_thread_id(scope)
+            ids.check_id(scope, "scope")
         return await self._driver.drop_records(self._key(thread_id), scope, now=self._options.clock())
 
     # ---------------------------------------------------------------------------------------------------- life cycle

@@ -65,7 +65,7 @@ def put_records(
     there: dict[str, int] = {}
     for keys in chunks(list(values)):
         found = connection.execute(_THERE, {"of_thread": thread, "in_scope": scope, "keys": keys})
-        there |= {name: row for name, row in found}
+        there.update((name, row) for name, row in found)
     new = [
         {"thread": thread, "scope": scope, "record_key": name, "payload": payload}
         for name, payload in values.items()

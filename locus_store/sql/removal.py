@@ -39,13 +39,13 @@ _OF_THREAD = CHECKPOINTS.c.thread == bindparam("of_thread")
 
 _NEWER = (
     select(*_REFERENCES)
-    .where(_OF_THREAD, CHECKPOINTS.c.version > bindparam("after"))
+    .where(_OF_THREAD, CHECKPOINTS.c.version > bindparam("at"))
     .order_by(CHECKPOINTS.c.version)
     .limit(1)
 )
 _OLDER = (
     select(*_REFERENCES)
-    .where(_OF_THREAD, CHECKPOINTS.c.version < bindparam("before"))
+    .where(_OF_THREAD, CHECKPOINTS.c.version < bindparam("at"))
     .order_by(CHECKPOINTS.c.version.desc())
     .limit(1)
 )
@@ -148,8 +148,7 @@ def drop_some(
     while head_version in versions:
         rows = connection.execute(_HEAD, {"of_thread": thread.id, "before": head_version}).all()
         if not rows:
-            erase(connection, thread.id)
-            return Dropped(len(doomed), thread.epoch, None), 0
+            return Dropped(len(doomed), thread.epoch, None), erase(connection, thread.id)
         head_version, head_id = next((row for row in rows if row[0] not in versions), rows[-1])
     lost = losses(connection, thread.id, key, {d.version: d.references for d in doomed}, (), codec)
     delete_checkpoints(connection, thread.id, doomed)
@@ -163,10 +162,10 @@ def drop_some(
     return Dropped(len(doomed), thread.epoch, epoch), sum(loss.left is None for loss in lost)
 
 
-def erase(connection: Connection, thread: int) -> None:
-    """Remove a locked thread with all that belongs to it."""
-    for statement in _ERASE:
-        connection.execute(statement, {"of_thread": thread})
+def erase(connection: Connection, thread: int) -> int:
+    """Remove a locked thread with all that belongs to it; returns how many blocks it had."""
+    blocks, *_ = [connection.execute(statement, {"of_thread": thread}).rowcount for statement in _ERASE]
+    return blocks
 
 
 def count_checkpoints(connection: Connection, thread: int) -> int:
@@ -197,7 +196,8 @@ def losses(
     """What a removal takes out of the blocks; reads only.
 
     Args:
-        thread: The id of the locked row.
+        connection: Where the thread's row is locked.
+        thread: The id of that row.
         key: The thread's name.
         dropped: By version, what refers to nothing any more; their rows may be there or not.
         added: What refers to something from now on.
@@ -243,7 +243,7 @@ def _only_in(
         for statement in (_NEWER, _OLDER):
             if not gone:
                 return gone
-            row = connection.execute(statement, {"of_thread": thread, "after": version, "before": version}).first()
+            row = connection.execute(statement, {"of_thread": thread, "at": version}).first()
             if row is not None and row[0] not in seen:
                 seen.add(row[0])
                 gone = gone.minus(EntrySet.of([read_references(key, row[1], row[2])]))

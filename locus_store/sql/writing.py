@@ -56,7 +56,7 @@ _INSERT_BLOCK = insert(BLOCKS)
 _INSERT_CHECKPOINT = insert(CHECKPOINTS)
 _INSERT_TERM = insert(TERMS)
 _CONTENT = ("version", "parent_version", "stamp", "own_block", "first_block", "last_block", "ranges", "payload")
-_NEW_CONTENT = {name: bindparam(f"new_{name}") for name in (*_CONTENT, "metadata", "stored_size")}
+_NEW_CONTENT: dict[str, Any] = {name: bindparam(f"new_{name}") for name in (*_CONTENT, "metadata", "stored_size")}
 _REPLACE_IN_PLACE = update(CHECKPOINTS).where(CHECKPOINTS.c.id == bindparam("row")).values(_NEW_CONTENT)
 _REPLACE = _REPLACE_IN_PLACE.values(created_at=bindparam("new_created_at"))
 _SET_THREAD = (

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, insert
-from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError, TimeoutError
+from sqlalchemy import ColumnElement, Connection, bindparam, exc, insert
 
 from locus_store.core.driver import Key, Plan, PutResult, Stored
 from locus_store.core.errors import BackendError, BackendUnavailableError, StoreBusyError, TransactionConflictError
@@ -15,6 +14,9 @@ from locus_store.core.frames import Codec
 from locus_store.core.patterns import Pattern
 from locus_store.sql import reading, writing
 from locus_store.sql.statements import THREADS
+
+INSERT_THREAD = insert(THREADS)
+
 
 class Kind(Enum):
     """What an error of the database means for the caller."""
@@ -24,6 +26,7 @@ class Kind(Enum):
     BUSY = "a lock was not free in time"
     GONE = "the database cannot be reached, or the connection was lost"
     OTHER = "anything else"
+
 
 class Dialect:
     """A database as SQL's standard has it; subclasses say what theirs does otherwise.
@@ -46,20 +49,20 @@ class Dialect:
 
     def classify(self, error: BaseException) -> Kind:
         """What an error of the driver, or SQLAlchemy's wrapper of one, means."""
-        if isinstance(error, TimeoutError):
+        if isinstance(error, exc.TimeoutError):
             return Kind.BUSY
-        if isinstance(error, IntegrityError):
+        if isinstance(error, exc.IntegrityError):
             return Kind.DUPLICATE
-        if isinstance(error, DBAPIError) and error.connection_invalidated:
+        if isinstance(error, exc.DBAPIError) and error.connection_invalidated:
             return Kind.GONE
-        if isinstance(error, OperationalError | InterfaceError | OSError):
+        if isinstance(error, exc.OperationalError | exc.InterfaceError | OSError):
             return Kind.GONE
         return Kind.OTHER
 
     def translate(self, error: BaseException) -> BackendError:
         """The error for the caller; its cause is the driver's own error, and no payload is in it."""
         kind = self.classify(error)
-        cause = (error.orig if isinstance(error, DBAPIError) else None) or error
+        cause = (error.orig if isinstance(error, exc.DBAPIError) else None) or error
         message = f"{kind.value}: {type(cause).__name__}: {cause}"
         found: BackendError
         if kind is Kind.RETRYABLE:
@@ -87,7 +90,7 @@ class Dialect:
         """
         try:
             made = connection.execute(INSERT_THREAD, dict(values)).inserted_primary_key
-        except IntegrityError:
+        except exc.IntegrityError:
             return None
         return None if made is None else int(made[0])
 
@@ -104,6 +107,3 @@ class Dialect:
     def pattern_text(self, pattern: Pattern) -> str:
         """A pattern in the language of `matches`."""
         return pattern.like()
-
-INSERT_THREAD = insert(THREADS)
-

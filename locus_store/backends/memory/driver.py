@@ -162,6 +162,25 @@ class MemoryDriver(Driver):
         self._lock = threading.Lock()
         self._tenants: dict[str, dict[str, _Thread]] = {}
 
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._tenants.clear()
+
+    def thread_ids(self, tenant: str) -> list[str]:
+        """The ids of a tenant's threads that have checkpoints, in the order in which they were made."""
+        with self._lock:
+            return [name for name, t in self._tenants.get(tenant, {}).items() if t.checkpoints]
+
+    def checkpoint_count(self, tenant: str, thread_id: str | None) -> int:
+        """How many checkpoints one thread has, or all threads of a tenant."""
+        with self._lock:
+            return sum(
+                len(t.checkpoints)
+                for name, t in self._tenants.get(tenant, {}).items()
+                if thread_id is None or name == thread_id
+            )
+
     # -------------------------------------------------------------------------------------------------------- saving
 
     async def put(self, key: Key, plan: Plan) -> PutResult:

@@ -1,0 +1,62 @@
+"""SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, bindparam, exc
+
+from locus_store.core.patterns import Pattern, Wildcard
+from locus_store.sql.dialects.base import INSERT_THREAD, Dialect, Kind
+
+_KINDS = {
+    sqlite3.SQLITE_BUSY: Kind.BUSY,
+    sqlite3.SQLITE_LOCKED: Kind.BUSY,
+    sqlite3.SQLITE_PROTOCOL: Kind.BUSY,
+    sqlite3.SQLITE_CANTOPEN: Kind.GONE,
+    sqlite3.SQLITE_IOERR: Kind.GONE,
+}
+_DUPLICATES = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+_LITERAL = str.maketrans({"*": "[*]", "?": "[?]", "[": "[[]"})
+
+
+class SQLiteDialect(Dialect):
+    """SQLite 3.31 and later.
+
+    A writing transaction locks the whole database from its start, so no row is locked and no insert is raced. A host's
+    own transaction that has read before it writes may be refused at once (a foreign commit came between), which its
+    error says.
+    """
+
+    # SQLite's own limit is 1,000,000,000 bytes for a value and for a row together.
+    max_piece = 999_000_000
+    snapshot_reads = True
+
+    def classify(self, error: BaseException) -> Kind:
+        """See `Dialect.classify`."""
+        found = error.orig if isinstance(error, exc.DBAPIError) else error
+        code = getattr(found, "sqlite_errorcode", None)
+        if code is None:
+            return super().classify(error)
+        if code in _DUPLICATES:
+            return Kind.DUPLICATE
+        if code == sqlite3.SQLITE_BUSY_SNAPSHOT:
+            return Kind.RETRYABLE
+        return _KINDS.get(code & 0xFF, Kind.OTHER)
+
+    def insert_thread(self, connection: Connection, values: Mapping[str, Any]) -> int | None:
+        """See `Dialect.insert_thread`; the writer is alone, so no other can have been first."""
+        return int(connection.execute(INSERT_THREAD, dict(values)).lastrowid)
+
+    def matches(self, column: ColumnElement[str]) -> ColumnElement[bool]:
+        """See `Dialect.matches`. LIKE takes ASCII letters of either case for equal here, GLOB does not."""
+        return column.op("GLOB", is_comparison=True)(bindparam("pattern"))
+
+    def pattern_text(self, pattern: Pattern) -> str:
+        """See `Dialect.pattern_text`."""
+        return "".join([t.value if isinstance(t, Wildcard) else t.translate(_LITERAL) for t in pattern.tokens])
+
+
+SQLITE = SQLiteDialect()

@@ -1,0 +1,163 @@
+"""The primitives over any relational database; subclasses say how a function of a connection is run."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Concatenate, Literal, ParamSpec, TypeVar
+
+from sqlalchemy import Connection
+
+from locus_store.core.capabilities import Capabilities
+from locus_store.core.driver import Driver, Dropped, Info, Key, Plan, PutResult, Saved, Stored, Trimmed
+from locus_store.core.errors import LocusStoreError, PayloadTooLargeError
+from locus_store.core.frames import Codec
+from locus_store.sql import copying, reading, records, removal, sealing, sweeping
+from locus_store.sql.dialects.base import Dialect
+
+_log = logging.getLogger(__name__)
+_NUMBER = 20
+"""Bytes that a block's number and a space take at most."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+class SQLDriver(Driver):
+    """All primitives as functions of a synchronous `sqlalchemy.Connection`, each run in one transaction.
+
+    Attributes:
+        dialect: What this database does differently.
+        codec: What frames go through; needed where blocks are rewritten.
+        seals: Join small blocks now and then, in a transaction of its own after a save. Never in a caller's.
+    """
+
+    dialect: Dialect
+    codec: Codec | None = None
+    seals: bool = False
+    capabilities = Capabilities(
+        metadata_query=True,
+        vacuum=True,
+        branching=True,
+        ttl=True,
+        list_threads=True,
+        list_with_metadata=True,
+        persistent_checkpoint_ids=True,
+        persistent=True,
+        shared=True,
+        incremental=True,
+        records=True,
+    )
+
+    @abstractmethod
+    async def _read(
+        self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Run a function that only reads, in one transaction."""
+
+    @abstractmethod
+    async def _write(
+        self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Run a function in one transaction, commit it, and return what it returned.
+
+        The function may be run again from the start after the database undid the transaction.
+        """
+
+    # -------------------------------------------------------------------------------------------------------- saving
+
+    async def put(self, key: Key, plan: Plan) -> PutResult:
+        """See `Driver.put`."""
+        self._check_size(plan.payload)
+        if plan.block is not None:
+            self._check_size(plan.block)
+        result = await self._write(self.dialect.put, key, plan, self.codec)
+        if self.seals and isinstance(result, Saved) and result.block and result.version % sealing.EVERY == 0:
+            try:
+                await self._write(sealing.seal, key)
+            except LocusStoreError:
+                # The save stands; the next one that seals may do better.
+                _log.info("the blocks before version %d were not joined", result.version, exc_info=True)
+        return result
+
+    def _check_size(self, piece: bytes) -> None:
+        limit = self.dialect.max_piece
+        if limit is not None and len(piece) + _NUMBER > limit:
+            raise PayloadTooLargeError(len(piece), limit - _NUMBER)
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    async def get(self, key: Key, checkpoint_id: str | None, *, now: int) -> Stored | None:
+        """See `Driver.get`."""
+        return await self._read(self.dialect.get, key, checkpoint_id, now)
+
+    async def info(self, key: Key, checkpoint_id: str | None, *, now: int) -> Info | None:
+        """See `Driver.info`."""
+        return await self._read(reading.info, key, checkpoint_id, now)
+
+    async def infos(self, key: Key, *, before: int | None, limit: int | None, now: int) -> list[Info]:
+        """See `Driver.infos`."""
+        return await self._read(reading.infos, key, before, limit, now)
+
+    async def threads(
+        self, tenant: str, pattern: str, *, limit: int | None, offset: int, now: int
+    ) -> list[tuple[str, int]]:
+        """See `Driver.threads`."""
+        return await self._read(reading.threads, self.dialect, tenant, pattern, limit, offset, now)
+
+    async def find(
+        self,
+        tenant: str,
+        terms: Sequence[bytes],
+        *,
+        thread_id: str | None,
+        newest_only: bool,
+        limit: int | None,
+        offset: int,
+        now: int,
+    ) -> list[Info]:
+        """See `Driver.find`."""
+        return await self._read(reading.find, tenant, terms, thread_id, newest_only, limit, offset, now)
+
+    # ------------------------------------------------------------------------------------------ removing and copying
+
+    async def drop(self, key: Key, checkpoint_ids: Sequence[str] | None, *, now: int) -> Dropped:
+        """See `Driver.drop`."""
+        return await self._write(removal.drop, key, checkpoint_ids, now, self.codec)
+
+    async def clone(
+        self, source: Key, dest: Key, *, upto: int | None, overwrite: bool, now: int
+    ) -> Literal["copied", "missing", "exists"]:
+        """See `Driver.clone`."""
+        return await self._write(copying.clone, self.dialect, source, dest, upto, overwrite, now, self.codec)
+
+    async def trim(self, tenant: str, *, older_than: int, keep_last: int, now: int) -> Trimmed:
+        """See `Driver.trim`."""
+        checkpoints = blocks = 0
+        after: str | None = ""
+        while after is not None:
+            names, after = await self._read(sweeping.candidates, tenant, older_than, keep_last, now, after)
+            for name in names:
+                key = Key(tenant, name)
+                done = await self._write(sweeping.trim_thread, key, older_than, keep_last, now, self.codec)
+                checkpoints += done.checkpoints
+                blocks += done.blocks
+        return Trimmed(checkpoints, blocks)
+
+    # ------------------------------------------------------------------------------------------------------- records
+
+    async def put_records(
+        self, key: Key, scope: str, items: Sequence[tuple[str, bytes]], *, keep: bool, now: int, expires_at: int | None
+    ) -> None:
+        """See `Driver.put_records`."""
+        for _, payload in items:
+            self._check_size(payload)
+        await self._write(records.put_records, self.dialect, key, scope, items, keep, now, expires_at)
+
+    async def records(self, key: Key, scope: str | None, *, now: int) -> list[tuple[str, str, bytes]]:
+        """See `Driver.records`."""
+        return await self._read(records.records, key, scope, now)
+
+    async def drop_records(self, key: Key, scope: str | None, *, now: int) -> int:
+        """See `Driver.drop_records`."""
+        return await self._write(records.drop_records, key, scope, now)

@@ -1,0 +1,112 @@
+"""Databases to migrate, by a plain connection each, whatever the driver."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import servers
+from sqlalchemy import Connection, NullPool, create_engine, event, inspect
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from locus_store.migrations.urls import engine_url
+from locus_store.sql.models import metadata
+from locus_store.sql.schema import VERSION_TABLE
+
+T = TypeVar("T")
+ROOT = Path(__file__).parents[2]
+OURS = {*metadata.tables, VERSION_TABLE}
+
+
+class Database:
+    """An empty database at `url`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.name = engine_url(url).get_backend_name()
+
+    def __call__(self, work: Callable[[Connection], T], *, begin: bool = True) -> T:
+        """What `work` returns, in a transaction that is then committed, or on a connection without one.
+
+        In a thread, so that it can be used inside a running event loop as well.
+        """
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(self._run, work, begin).result()
+
+    def _run(self, work: Callable[[Connection], T], begin: bool) -> T:
+        url = engine_url(self.url)
+        if not url.get_dialect().is_async:
+            engine = create_engine(url, poolclass=NullPool)
+            with engine.begin() if begin else engine.connect() as connection:
+                return work(connection)
+
+        async def main() -> T:
+            engine = create_async_engine(url, poolclass=NullPool)
+            async with engine.begin() if begin else engine.connect() as connection:
+                return await connection.run_sync(work)
+
+        return asyncio.run(main())
+
+    def execute(self, *statements: str) -> list[Any]:
+        """Runs statements and commits; the rows of the last."""
+
+        def work(connection: Connection) -> list[Any]:
+            for statement in statements:
+                result = connection.exec_driver_sql(statement)
+            return list(result.all()) if result.returns_rows else []
+
+        return self(work)
+
+    def tables(self, schema: str | None = None) -> set[str]:
+        """The names of all tables, with those that the database makes for itself left out."""
+        names = self(lambda connection: set(inspect(connection).get_table_names(schema=schema)))
+        return names - {"sqlite_sequence"}
+
+    def alembic(self, *arguments: str, fails: bool = False) -> str:
+        """Runs ``alembic`` in the checkout on this database; what it printed."""
+        return run_alembic(*arguments, LOCUS_STORE_URL=self.url, fails=fails)
+
+
+def run_alembic(*arguments: str, cwd: Path = ROOT, fails: bool = False, **environment: str) -> str:
+    """Runs ``alembic`` with the checkout's alembic.ini; what it printed."""
+    command = [sys.executable, "-m", "alembic", "-c", str(ROOT / "alembic.ini"), *arguments]
+    return run(command, cwd=cwd, fails=fails, **environment)
+
+
+def run(command: list[str], *, cwd: Path = ROOT, fails: bool = False, **environment: str) -> str:
+    """Runs `command`, which must succeed unless it `fails`; its standard output, or standard error if it fails."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr if fails else done.stdout
+
+
+def statements_of(connection: Connection) -> list[str]:
+    """A list to which each statement of `connection` is added from now on."""
+    seen: list[str] = []
+    event.listen(connection, "before_cursor_execute", lambda c, cursor, statement, *rest: seen.append(statement))
+    return seen
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Database:
+    servers.note_ran("sqlite")
+    return Database(f"sqlite:///{tmp_path / 'store.db'}")
+
+
+@pytest.fixture
+def postgresql(postgresql_url: str) -> Database:
+    return Database(postgresql_url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    return request.getfixturevalue(request.param)  # type: ignore[no-any-return]

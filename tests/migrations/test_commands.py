@@ -1,0 +1,121 @@
+"""Alembic's commands in a checkout, and without one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from migrations.conftest import OURS, ROOT, Database, run, run_alembic
+
+from locus_store.migrations import upgrade
+from locus_store.sql.schema import REVISION, VERSION_TABLE, check
+
+
+def test_up_down_and_up_again(database: Database) -> None:
+    assert "not up to date" in database.alembic("check", fails=True)
+    assert database.tables() == set()
+
+    database.alembic("upgrade", "head")
+    assert database.tables() == OURS
+    assert database.execute("SELECT * FROM locus_store_schema") == [(1, REVISION, 1)]
+    assert database.execute(f"SELECT * FROM {VERSION_TABLE}") == [(REVISION,)]
+    assert REVISION in database.alembic("current")
+    assert "No new upgrade operations" in database.alembic("check")
+    database(check)
+
+    database.alembic("downgrade", "base")
+    assert database.tables() == set()
+
+    database.alembic("upgrade", "head")
+    assert database.tables() == OURS
+    database.alembic("upgrade", "head")
+    database(upgrade)
+    database(check)
+
+
+def test_reading_commands_make_nothing(database: Database) -> None:
+    database.alembic("current")
+    database.alembic("history")
+    database.alembic("heads")
+    assert database.tables() == set()
+
+
+def test_a_schema(postgresql: Database) -> None:
+    postgresql.execute("CREATE SCHEMA agents")
+    postgresql.alembic("-x", "schema=agents", "upgrade", "head")
+    assert postgresql.tables() == set()
+    assert postgresql.tables("agents") == OURS
+    assert "No new upgrade operations" in postgresql.alembic("-x", "schema=agents", "check")
+    postgresql(lambda connection: check(connection, schema="agents"))
+
+    postgresql.alembic("-x", "schema=public", "upgrade", "head")
+    assert "No new upgrade operations" in postgresql.alembic("-x", "schema=public", "check")
+    assert "No new upgrade operations" in postgresql.alembic("check")
+
+    postgresql.alembic("-x", "schema=agents", "downgrade", "base")
+    assert postgresql.tables("agents") == set()
+    assert postgresql.tables() == OURS
+
+
+def test_the_option_goes_before_the_environment(sqlite: Database, tmp_path: Path) -> None:
+    other = Database(f"sqlite:///{tmp_path / 'other.db'}")
+    sqlite.alembic("-x", f"url={other.url}", "upgrade", "head")
+    assert not (tmp_path / "store.db").exists()
+    assert other.tables() == OURS
+
+
+def test_an_async_url_of_sqlite(tmp_path: Path) -> None:
+    run_alembic("upgrade", "head", LOCUS_STORE_URL=f"sqlite+aiosqlite:///{tmp_path / 'store.db'}")
+    assert Database(f"sqlite:///{tmp_path / 'store.db'}").tables() == OURS
+
+
+def test_the_default_is_a_file_in_the_working_folder(tmp_path: Path) -> None:
+    # Where alembic.ini is told from does not matter, as the package is found from there.
+    run_alembic("upgrade", "head", cwd=tmp_path)
+    assert Database(f"sqlite:///{tmp_path / 'locus_store.db'}").tables() == OURS
+
+
+def test_without_a_checkout(sqlite: Database, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "locus_store.migrations"]
+    run([*command, "upgrade", "head"], cwd=tmp_path, LOCUS_STORE_URL=sqlite.url)
+    assert "No new upgrade operations" in run([*command, "check"], cwd=tmp_path, LOCUS_STORE_URL=sqlite.url)
+    assert "CREATE TABLE" in run([*command, "-x", "url=oracle://", "upgrade", "head", "--sql"], cwd=tmp_path)
+    assert "usage:" in run(command, cwd=tmp_path, fails=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-x", "ulr=sqlite://"], "-x ulr: not known"),
+        (["-x", "url=memory://"], "memory:// is no relational database"),
+        (["-x", "url=no-url-with-secret"], "not the URL of a relational database"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
+    told = run_alembic(*arguments, "upgrade", "head", cwd=tmp_path, fails=True)
+    assert message in told
+    assert "secret" not in told
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_url_in_the_file_is_refused_and_not_overlooked(tmp_path: Path) -> None:
+    (tmp_path / "alembic.ini").write_text(
+        "[alembic]\nscript_location = locus_store:migrations\nsqlalchemy.url = sqlite:///mine.db\n"
+    )
+    told = run([sys.executable, "-m", "alembic", "upgrade", "head"], cwd=tmp_path, fails=True)
+    assert "sqlalchemy.url is not read" in told
+    assert [path.name for path in tmp_path.iterdir()] == ["alembic.ini"]
+
+
+def test_a_new_revision_gets_a_name_that_sorts(tmp_path: Path) -> None:
+    for name in ("alembic.ini", "alembic", "locus_store"):
+        run(["cp", "-r", str(ROOT / name), str(tmp_path / name)])
+    alembic = [sys.executable, "-m", "alembic"]
+    run([*alembic, "revision", "--rev-id", "ls9999", "-m", "Try it"], cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert (tmp_path / "locus_store/migrations/versions/ls9999_try_it.py").exists()
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    run([*alembic, "upgrade", "head"], cwd=tmp_path, PYTHONPATH=str(tmp_path), LOCUS_STORE_URL=url)
+    assert Database(url).execute("SELECT revision FROM locus_store_schema") == [("ls9999",)]
+    run([*alembic, "downgrade", "-1"], cwd=tmp_path, PYTHONPATH=str(tmp_path), LOCUS_STORE_URL=url)
+    assert Database(url).execute("SELECT revision FROM locus_store_schema") == [(REVISION,)]

@@ -1,0 +1,57 @@
+"""Which database is meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from locus_store.migrations.environment import with_connection
+from locus_store.migrations.urls import database_url, engine_url
+
+
+@pytest.mark.parametrize(
+    ("given", "driver"),
+    [
+        ("sqlite:///x.db", "sqlite+pysqlite"),
+        ("sqlite+aiosqlite:///x.db", "sqlite+pysqlite"),
+        ("sqlite+pysqlite:///x.db", "sqlite+pysqlite"),
+        ("postgresql://h/d", "postgresql+asyncpg"),
+        ("postgres://h/d", "postgresql+asyncpg"),
+        ("postgresql+asyncpg://h/d", "postgresql+asyncpg"),
+        ("postgresql+psycopg://h/d", "postgresql+psycopg"),
+        ("oracle://h/d", "oracle"),
+    ],
+)
+def test_the_driver(given: str, driver: str) -> None:
+    assert engine_url(given).drivername == driver
+
+
+@pytest.mark.parametrize(
+    ("written", "password"),
+    [("p%25w", "p%w"), ("100%", "100%"), ("%(here)s", "%(here)s"), ("a%40b%2Fc%3A", "a@b/c:"), ("%%", "%%")],
+)
+def test_a_password_with_percent_signs(written: str, password: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"postgresql://me:{written}@localhost/db"
+    assert database_url({"url": text}).password == password
+    monkeypatch.setenv("LOCUS_STORE_URL", text)
+    assert database_url({}).password == password
+
+
+def test_the_default_is_a_file_in_the_working_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCUS_STORE_URL", "")
+    assert database_url({}).database == "locus_store.db"
+
+
+def test_the_word_of_libpq_for_ssl() -> None:
+    url = engine_url("postgresql://h/d?sslmode=require&timeout=3")
+    assert dict(url.query) == {"ssl": "require", "timeout": "3"}
+
+
+def test_what_is_no_url_is_not_repeated() -> None:
+    with pytest.raises(ValueError, match="not the URL of a relational database") as caught:
+        engine_url("my-password")
+    assert "my-password" not in str(caught.value)
+
+
+def test_a_driver_that_is_not_installed_is_named() -> None:
+    with pytest.raises(ImportError, match=r"needs the package 'psycopg'"):
+        with_connection(engine_url("postgresql+psycopg://h/d"), lambda connection: None)
