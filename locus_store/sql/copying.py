@@ -21,7 +21,6 @@ from locus_store.sql.statements import (
     TERMS,
     THREADS,
     ThreadRow,
-    lock_thread,
     read_references,
 )
 
@@ -107,7 +106,7 @@ def clone(
     """See `Driver.clone`."""
     for _ in range(_ATTEMPTS):
         # In one order, so that two copies in opposite directions wait for each other and do not lock each other out.
-        locked = {key: lock_thread(connection, key) for key in sorted({source, dest})}
+        locked = {key: dialect.lock_thread(connection, key) for key in sorted({source, dest})}
         thread, there = locked[source], locked[dest]
         if thread is None or thread.expired(now) or not thread.head_version:
             return "missing"

@@ -23,6 +23,7 @@ _NUMBER = 20
 P = ParamSpec("P")
 R = TypeVar("R")
 
+
 class SQLDriver(Driver):
     """All primitives as functions of a synchronous `sqlalchemy.Connection`, each run in one transaction.
 
@@ -50,15 +51,11 @@ class SQLDriver(Driver):
     )
 
     @abstractmethod
-    async def _read(
-        self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs
-    ) -> R:
+    async def _read(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a function that only reads, in one transaction."""
 
     @abstractmethod
-    async def _write(
-        self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs
-    ) -> R:
+    async def _write(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a function in one transaction, commit it, and return what it returned.
 
         The function may be run again from the start after the database undid the transaction.
@@ -74,7 +71,7 @@ class SQLDriver(Driver):
         result = await self._write(self.dialect.put, key, plan, self.codec)
         if self.seals and isinstance(result, Saved) and result.block and result.version % sealing.EVERY == 0:
             try:
-                await self._write(sealing.seal, key)
+                await self._write(sealing.seal, self.dialect, key)
             except LocusStoreError:
                 # The save stands; the next one that seals may do better.
                 _log.info("the blocks before version %d were not joined", result.version, exc_info=True)
@@ -123,7 +120,7 @@ class SQLDriver(Driver):
 
     async def drop(self, key: Key, checkpoint_ids: Sequence[str] | None, *, now: int) -> Dropped:
         """See `Driver.drop`."""
-        return await self._write(removal.drop, key, checkpoint_ids, now, self.codec)
+        return await self._write(removal.drop, self.dialect, key, checkpoint_ids, now, self.codec)
 
     async def clone(
         self, source: Key, dest: Key, *, upto: int | None, overwrite: bool, now: int
@@ -139,7 +136,9 @@ class SQLDriver(Driver):
             names, after = await self._read(sweeping.candidates, tenant, older_than, keep_last, now, after)
             for name in names:
                 key = Key(tenant, name)
-                done = await self._write(sweeping.trim_thread, key, older_than, keep_last, now, self.codec)
+                done = await self._write(
+                    sweeping.trim_thread, self.dialect, key, older_than, keep_last, now, self.codec
+                )
                 checkpoints += done.checkpoints
                 blocks += done.blocks
         return Trimmed(checkpoints, blocks)
@@ -160,4 +159,4 @@ class SQLDriver(Driver):
 
     async def drop_records(self, key: Key, scope: str | None, *, now: int) -> int:
         """See `Driver.drop_records`."""
-        return await self._write(records.drop_records, key, scope, now)
+        return await self._write(records.drop_records, self.dialect, key, scope, now)

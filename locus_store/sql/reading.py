@@ -58,9 +58,7 @@ _SPAN = (
         BLOCKS.c.block_number
         >= func.coalesce(
             select(func.max(_at_or_below.c.block_number))
-            .where(
-                _at_or_below.c.thread == bindparam("of_thread"), _at_or_below.c.block_number <= _LOW
-            )
+            .where(_at_or_below.c.thread == bindparam("of_thread"), _at_or_below.c.block_number <= _LOW)
             .scalar_subquery(),
             _LOW,
             type_=BigInteger,

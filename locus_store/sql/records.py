@@ -11,7 +11,7 @@ from locus_store.core.driver import Key
 from locus_store.core.errors import TransactionConflictError
 from locus_store.core.ids import new_epoch
 from locus_store.sql import removal
-from locus_store.sql.statements import RECORDS, THREADS, ThreadRow, alive, chunks, lock_thread, named
+from locus_store.sql.statements import RECORDS, THREADS, alive, chunks, named
 
 if TYPE_CHECKING:
     from locus_store.sql.dialects.base import Dialect
@@ -27,9 +27,7 @@ _THERE = select(RECORDS.c.record_key, RECORDS.c.id).where(
 _INSERT = insert(RECORDS)
 _REPLACE = update(RECORDS).where(RECORDS.c.id == bindparam("row")).values(payload=bindparam("new_payload"))
 _SET_EXPIRY = (
-    update(THREADS)
-    .where(THREADS.c.id == bindparam("of_thread"))
-    .values(expires_at=bindparam("new_expires_at"))
+    update(THREADS).where(THREADS.c.id == bindparam("of_thread")).values(expires_at=bindparam("new_expires_at"))
 )
 _LIST = (
     select(RECORDS.c.scope, RECORDS.c.record_key, RECORDS.c.payload)
@@ -88,9 +86,9 @@ def records(connection: Connection, key: Key, scope: str | None, now: int) -> li
     return [(found, name, payload) for found, name, payload in rows]
 
 
-def drop_records(connection: Connection, key: Key, scope: str | None, now: int) -> int:
+def drop_records(connection: Connection, dialect: Dialect, key: Key, scope: str | None, now: int) -> int:
     """See `Driver.drop_records`."""
-    thread = lock_thread(connection, key)
+    thread = dialect.lock_thread(connection, key)
     if thread is None or thread.expired(now):
         return 0
     place: dict[str, Any] = {"of_thread": thread.id}
@@ -108,7 +106,7 @@ def _lock_or_make(
 ) -> int | None:
     """The id of the locked thread; one without checkpoints is made if there is none."""
     for _ in range(_ATTEMPTS):
-        thread: ThreadRow | None = lock_thread(connection, key)
+        thread = dialect.lock_thread(connection, key)
         if thread is not None and not thread.expired(now):
             return thread.id
         if not make:

@@ -7,7 +7,7 @@ it was. To be cheap it compares what goes with its neighbours first: they usuall
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
@@ -25,9 +25,11 @@ from locus_store.sql.statements import (
     THREADS,
     ThreadRow,
     chunks,
-    lock_thread,
     read_references,
 )
+
+if TYPE_CHECKING:
+    from locus_store.sql.dialects.base import Dialect
 
 _NEIGHBOURS = 16
 """For so many of the removed checkpoints the neighbours are looked at before all others are."""
@@ -115,10 +117,15 @@ class Loss(NamedTuple):
 
 
 def drop(
-    connection: Connection, key: Key, checkpoint_ids: Sequence[str] | None, now: int, codec: Codec | None
+    connection: Connection,
+    dialect: Dialect,
+    key: Key,
+    checkpoint_ids: Sequence[str] | None,
+    now: int,
+    codec: Codec | None,
 ) -> Dropped:
     """See `Driver.drop`."""
-    thread = lock_thread(connection, key)
+    thread = dialect.lock_thread(connection, key)
     if thread is None:
         return Dropped(0, None, None)
     if thread.expired(now) or not thread.head_version:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlalchemy import BigInteger, Connection, bindparam, delete, func, select, update
 
 from locus_store.core.driver import Key
-from locus_store.sql.statements import BLOCKS, lock_thread
+from locus_store.sql.statements import BLOCKS
+
+if TYPE_CHECKING:
+    from locus_store.sql.dialects.base import Dialect
 
 EVERY = 50
 """The save that gets a version divisible by this joins the blocks before it."""
@@ -30,12 +35,12 @@ _JOIN = (
 )
 
 
-def seal(connection: Connection, key: Key) -> int:
+def seal(connection: Connection, dialect: Dialect, key: Key) -> int:
     """Join runs of small blocks near the end of a thread; returns how many rows went.
 
     The payloads stay what they are, one after the other, so nothing is decoded and the epoch stays as it is.
     """
-    thread = lock_thread(connection, key)
+    thread = dialect.lock_thread(connection, key)
     if thread is None:
         return 0
     sizes = connection.execute(_SIZES, {"of_thread": thread.id, "after": thread.block_count - _LOOK_BACK}).all()
@@ -45,9 +50,7 @@ def seal(connection: Connection, key: Key) -> int:
         span = {"of_thread": thread.id, "low": low, "high": high}
         joined = b"".join([piece for (piece,) in connection.execute(_PAYLOADS, span)])
         connection.execute(_DELETE_RUN, span | {"low": low + 1})
-        connection.execute(
-            _JOIN, {"of_thread": thread.id, "number": low, "new_last": run[-1][1], "joined": joined}
-        )
+        connection.execute(_JOIN, {"of_thread": thread.id, "number": low, "new_last": run[-1][1], "joined": joined})
         gone += len(run) - 1
     return gone
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Table, bindparam, or_, select, type_coerce
+from sqlalchemy import BigInteger, ColumnElement, Table, bindparam, or_, select, type_coerce
 
 from locus_store.core.driver import Key
 from locus_store.core.errors import CorruptCheckpointError
@@ -81,12 +81,6 @@ LOCK_THREAD = (
     .where(named())
     .with_for_update()
 )
-
-
-def lock_thread(connection: Connection, key: Key) -> ThreadRow | None:
-    """The thread's row, which no other writer can have until this transaction ends; expired ones included."""
-    row = connection.execute(LOCK_THREAD, {"tenant": key.tenant, "name": key.thread_id}).first()
-    return None if row is None else ThreadRow._make(row)
 
 
 def read_references(key: Key, own_block: int, ranges: bytes) -> References:

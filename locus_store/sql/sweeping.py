@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import BigInteger, BindParameter, Connection, and_, bindparam, delete, exists, func, select, update
 
@@ -21,9 +21,11 @@ from locus_store.sql.statements import (
     THREADS,
     ThreadRow,
     as_number,
-    lock_thread,
     read_references,
 )
+
+if TYPE_CHECKING:
+    from locus_store.sql.dialects.base import Dialect
 
 _PAGE = 100
 """How many threads one read looks at."""
@@ -51,9 +53,7 @@ _REFERENCES_OF = select(CHECKPOINTS.c.thread, CHECKPOINTS.c.own_block, CHECKPOIN
     CHECKPOINTS.c.thread.in_(_AMONG), CHECKPOINTS.c.last_block > 0
 )
 _NUMBERS_OF = select(BLOCKS.c.thread, BLOCKS.c.block_number, BLOCKS.c.last_number).where(BLOCKS.c.thread.in_(_AMONG))
-_HAS_CHECKPOINT = exists().where(
-    and_(CHECKPOINTS.c.thread == TERMS.c.thread, CHECKPOINTS.c.version == TERMS.c.version)
-)
+_HAS_CHECKPOINT = exists().where(and_(CHECKPOINTS.c.thread == TERMS.c.thread, CHECKPOINTS.c.version == TERMS.c.version))
 _STRAY_TERMS_OF = select(TERMS.c.thread).where(TERMS.c.thread.in_(_AMONG), ~_HAS_CHECKPOINT).distinct()
 
 _OF_THREAD = CHECKPOINTS.c.thread == bindparam("of_thread")
@@ -70,9 +70,7 @@ _OLD = select(CHECKPOINTS.c.id, CHECKPOINTS.c.version, CHECKPOINTS.c.own_block, 
     bindparam("older_than", type_=BigInteger) > _CREATED_AT,
 )
 _DELETE_STRAY_TERMS = delete(TERMS).where(TERMS.c.thread == bindparam("of_thread"), ~_HAS_CHECKPOINT)
-_SET_EPOCH = (
-    update(THREADS).where(THREADS.c.id == bindparam("of_thread")).values(epoch=bindparam("new_epoch"))
-)
+_SET_EPOCH = update(THREADS).where(THREADS.c.id == bindparam("of_thread")).values(epoch=bindparam("new_epoch"))
 
 
 class Candidates(NamedTuple):
@@ -108,10 +106,16 @@ def candidates(
 
 
 def trim_thread(
-    connection: Connection, key: Key, older_than: int, keep_last: int, now: int, codec: Codec | None
+    connection: Connection,
+    dialect: Dialect,
+    key: Key,
+    older_than: int,
+    keep_last: int,
+    now: int,
+    codec: Codec | None,
 ) -> Trimmed:
     """Trim one thread, as it is now that it is locked."""
-    thread = lock_thread(connection, key)
+    thread = dialect.lock_thread(connection, key)
     if thread is None:
         return Trimmed(0, 0)
     if thread.expired(now):

@@ -27,7 +27,7 @@ from locus_store.core.ids import new_epoch
 from locus_store.core.references import References
 from locus_store.sql import removal
 from locus_store.sql.removal import Doomed
-from locus_store.sql.statements import BLOCKS, CHECKPOINTS, TERMS, THREADS, ThreadRow, lock_thread, read_references
+from locus_store.sql.statements import BLOCKS, CHECKPOINTS, TERMS, THREADS, ThreadRow, read_references
 
 if TYPE_CHECKING:
     from locus_store.sql.dialects.base import Dialect
@@ -85,7 +85,7 @@ class _Found(NamedTuple):
 def put(connection: Connection, dialect: Dialect, key: Key, plan: Plan, codec: Codec | None) -> PutResult:
     """See `Driver.put`."""
     for _ in range(_ATTEMPTS):
-        thread = lock_thread(connection, key)
+        thread = dialect.lock_thread(connection, key)
         if thread is not None and not thread.expired(plan.now):
             return _put(connection, key, thread, plan, codec)
         if plan.expected_version:
@@ -208,9 +208,7 @@ def _find(connection: Connection, thread: int, checkpoint_id: str) -> _Found | N
     return None if row is None else _Found._make(row)
 
 
-def _beyond(
-    connection: Connection, key: Key, thread: int, keep: int, old: _Found | None, version: int
-) -> list[Doomed]:
+def _beyond(connection: Connection, key: Key, thread: int, keep: int, old: _Found | None, version: int) -> list[Doomed]:
     """The checkpoints that are not among the newest ``keep`` once this save is there, itself always left out."""
     replaced = None if old is None else old.version
     offset = keep if replaced == version else keep - 1

@@ -81,12 +81,12 @@ def run_alembic(*arguments: str, cwd: Path = ROOT, fails: bool = False, **enviro
 
 
 def run(command: list[str], *, cwd: Path = ROOT, fails: bool = False, **environment: str) -> str:
-    """Runs `command`, which must succeed unless it `fails`; its standard output, or standard error if it fails."""
+    """Runs `command`, which must succeed unless it `fails`; what it printed."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode != 0) == fails, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
-    return done.stderr if fails else done.stdout
+    return done.stdout + done.stderr if fails else done.stdout
 
 
 def statements_of(connection: Connection) -> list[str]:

@@ -13,7 +13,7 @@ from locus_store.core.errors import BackendError, BackendUnavailableError, Store
 from locus_store.core.frames import Codec
 from locus_store.core.patterns import Pattern
 from locus_store.sql import reading, writing
-from locus_store.sql.statements import THREADS
+from locus_store.sql.statements import LOCK_THREAD, THREADS, ThreadRow
 
 INSERT_THREAD = insert(THREADS)
 
@@ -81,6 +81,14 @@ class Dialect:
     def put(self, connection: Connection, key: Key, plan: Plan, codec: Codec | None) -> PutResult:
         """A whole save, `Driver.put`."""
         return writing.put(connection, self, key, plan, codec)
+
+    def lock_thread(self, connection: Connection, key: Key) -> ThreadRow | None:
+        """The thread's row, which no other writer can have until this transaction ends; expired ones included.
+
+        Every writer calls it before it reads anything else.
+        """
+        row = connection.execute(LOCK_THREAD, {"tenant": key.tenant, "name": key.thread_id}).first()
+        return None if row is None else ThreadRow._make(row)
 
     def insert_thread(self, connection: Connection, values: Mapping[str, Any]) -> int | None:
         """Make a thread's row unless it is there; returns its id, or None if another writer made it first.

@@ -6,10 +6,12 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, exc
+from sqlalchemy import ColumnElement, Connection, bindparam, exc, update
 
+from locus_store.core.driver import Key
 from locus_store.core.patterns import Pattern, Wildcard
 from locus_store.sql.dialects.base import INSERT_THREAD, Dialect, Kind
+from locus_store.sql.statements import THREADS, ThreadRow
 
 _KINDS = {
     sqlite3.SQLITE_BUSY: Kind.BUSY,
@@ -19,15 +21,15 @@ _KINDS = {
     sqlite3.SQLITE_IOERR: Kind.GONE,
 }
 _DUPLICATES = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+_BE_THE_WRITER = update(THREADS).where(THREADS.c.id == -1).values(version=0)
 _LITERAL = str.maketrans({"*": "[*]", "?": "[?]", "[": "[[]"})
 
 
 class SQLiteDialect(Dialect):
     """SQLite 3.31 and later.
 
-    A writing transaction locks the whole database from its start, so no row is locked and no insert is raced. A host's
-    own transaction that has read before it writes may be refused at once (a foreign commit came between), which its
-    error says.
+    There is one writer at a time, so no rows are locked. A host's own transaction that has read before it writes may be
+    refused at once, because a foreign commit came between: `TransactionConflictError`.
     """
 
     # SQLite's own limit is 1,000,000,000 bytes for a value and for a row together.
@@ -45,6 +47,15 @@ class SQLiteDialect(Dialect):
         if code == sqlite3.SQLITE_BUSY_SNAPSHOT:
             return Kind.RETRYABLE
         return _KINDS.get(code & 0xFF, Kind.OTHER)
+
+    def lock_thread(self, connection: Connection, key: Key) -> ThreadRow | None:
+        """See `Dialect.lock_thread`.
+
+        A statement that writes nothing makes this transaction the writer, also on a host's connection whose driver
+        begins transactions at the first write only: what was read before that could be old already.
+        """
+        connection.execute(_BE_THE_WRITER)
+        return super().lock_thread(connection, key)
 
     def insert_thread(self, connection: Connection, values: Mapping[str, Any]) -> int | None:
         """See `Dialect.insert_thread`; the writer is alone, so no other can have been first."""
