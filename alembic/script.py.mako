@@ -12,19 +12,20 @@ down_revision = ${repr(down_revision)}
 branch_labels = ${repr(branch_labels)}
 depends_on = ${repr(depends_on)}
 
-# Each revision writes this row: a store reads it at start. Add the id to REVISIONS in locus_store/sql/schema.py.
-_ROW = sa.table("locus_store_schema", sa.column("revision", sa.String), sa.column("format", sa.Integer))
+
+def _set_revision(value: str) -> None:
+    """What a store reads at start; add the id to REVISIONS in locus_store/sql/schema.py."""
+    schema = op.get_context().opts.get("locus_store_schema")
+    row = sa.table("locus_store_schema", sa.column("revision", sa.String), schema=schema)
+    op.execute(row.update().values(revision=value))
 
 
 def upgrade() -> None:
-    schema = op.get_context().opts.get("locus_store_schema")
+    # Name the schema in each operation: schema=op.get_context().opts.get("locus_store_schema")
     ${upgrades if upgrades else "pass"}
-    row = sa.table(_ROW.name, *_ROW.c, schema=schema)
-    op.execute(row.update().values(revision=revision))
+    _set_revision(${repr(up_revision)})
 
 
 def downgrade() -> None:
-    schema = op.get_context().opts.get("locus_store_schema")
     ${downgrades if downgrades else "pass"}
-    row = sa.table(_ROW.name, *_ROW.c, schema=schema)
-    op.execute(row.update().values(revision=down_revision))
+    _set_revision(${repr(down_revision)})

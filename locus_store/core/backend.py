@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from pydantic import BaseModel
 
@@ -20,6 +20,17 @@ State = TypeVar("State", bound=BaseModel)
 
 HINT_BYTES = 64 * 1024 * 1024
 """How many bytes a backend may keep in memory to recognise what it has saved or loaded before."""
+
+
+class BackendOptions(TypedDict, total=False):
+    """The options that every backend takes; `Backend` says what they mean."""
+
+    tenant: str
+    ttl_seconds: float | None
+    keep_checkpoints: int | None
+    codec: Codec | None
+    clock: Clock | None
+    hint_bytes: int
 
 
 class Backend(Store):

@@ -119,7 +119,7 @@ def clone(
             if not there.expired(now):
                 if there.head_version and not overwrite:
                     return "exists"
-                moment = max(now, there.updated_at + 1)
+                moment = there.next_moment(now)
             removal.erase(connection, there.id)
         copy = _insert(connection, dialect, thread, dest, version, moment, now)
         if copy is not None:

@@ -1,117 +1,97 @@
-"""Prebuilt statements, run straight on SQLite's own cursor.
+"""Statements sent to the driver's own connection, past SQLAlchemy's execution.
 
-Compiling and binding a statement costs SQLAlchemy ten times what SQLite takes to run it. The statements of the
-primitives are built once, so their text and the order of their parameters are known after the first call. This is only
-for connections that the store opened itself.
+A function that reads (see `locus_store.sql.reading`) gets a `DirectConnection` in place of a `sqlalchemy.Connection`.
+What it executes is compiled once and sent as text, outside any transaction: one statement, one round trip.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Executable
-from sqlalchemy.engine import Dialect
+from sqlalchemy import Dialect, Select
 from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.util import await_only
 
-Parameters = Mapping[str, Any]
+
+class NotDirectError(Exception):
+    """The statement has a part that is known only when it is executed: run the function the usual way."""
 
 
-class _Prepared(NamedTuple):
-    """A statement as SQLite takes it; ``defaults`` are values that the statement itself brings."""
-
+class _Compiled(NamedTuple):
     text: str
     names: tuple[str, ...]
-    defaults: dict[str, Any]
-
-    def values(self, parameters: Parameters) -> list[Any]:
-        if self.defaults:
-            parameters = self.defaults | dict(parameters)
-        return [parameters[name] for name in self.names]
+    values: Mapping[str, Any]
 
 
-_prepared: dict[Executable, _Prepared | None] = {}
+class DirectStatements:
+    """Compiled statements of one store.
+
+    Only types whose values need no conversion are used in them, so parameters and rows pass as they are.
+
+    Args:
+        dialect: SQLAlchemy's dialect for the driver.
+        schema: The schema of the tables, or None.
+    """
+
+    def __init__(self, dialect: Dialect, schema: str | None) -> None:
+        self._dialect = dialect
+        self._options: dict[str, Any] = (
+            {} if schema is None else {"schema_translate_map": {None: schema}, "render_schema_translate": True}
+        )
+        self._compiled: dict[Select[Any], _Compiled] = {}
+
+    def of(self, statement: Select[Any]) -> _Compiled:
+        """The text of a statement, which is one of a few that live as long as the process."""
+        found = self._compiled.get(statement)
+        if found is None:
+            compiled = statement.compile(dialect=self._dialect, **self._options)
+            assert isinstance(compiled, SQLCompiler)  # noqa: S101 - for the type checker
+            if compiled.literal_execute_params or compiled.post_compile_params:
+                raise NotDirectError
+            found = _Compiled(compiled.string, tuple(compiled.positiontup or ()), compiled.params)
+            self._compiled[statement] = found
+        return found
 
 
-def _prepare(statement: Executable, dialect: Dialect, parameters: Parameters) -> _Prepared | None:
-    """None for a statement whose text depends on its parameters (IN with a list)."""
-    compiled = statement.compile(dialect=dialect, column_keys=list(parameters))  # type: ignore[attr-defined]
-    assert isinstance(compiled, SQLCompiler)  # noqa: S101 - the primitives send no DDL
-    if compiled.post_compile_params or compiled.literal_execute_params or compiled.positiontup is None:
-        return None
-    defaults = {name: bind.value for name, bind in compiled.binds.items() if not bind.required}
-    return _Prepared(compiled.string, tuple(compiled.positiontup), defaults)
+class DirectRows:
+    """As much of `sqlalchemy.Result` as functions that read use; the rest is `NotDirectError`."""
 
-
-class DirectResult:
-    """The part of SQLAlchemy's result that the primitives use; rows are tuples."""
-
-    __slots__ = ("_cursor",)
-
-    def __init__(self, cursor: sqlite3.Cursor) -> None:
-        self._cursor = cursor
-
-    @property
-    def rowcount(self) -> int:
-        """How many rows the statement changed."""
-        return self._cursor.rowcount
-
-    @property
-    def lastrowid(self) -> int | None:
-        """The id of the row that the statement inserted."""
-        return self._cursor.lastrowid
+    def __init__(self, rows: Sequence[Any]) -> None:
+        self._rows = rows
 
     def __iter__(self) -> Iterator[Any]:
-        return self._cursor
+        return iter(self._rows)
 
-    def all(self) -> list[Any]:
+    def all(self) -> Sequence[Any]:
         """All rows."""
-        return self._cursor.fetchall()
+        return self._rows
 
     def first(self) -> Any:
-        """The first row, or None; the rest is not read."""
-        row = self._cursor.fetchone()
-        self._cursor.close()
-        return row
+        """The first row, or None."""
+        return self._rows[0] if self._rows else None
 
-    def one(self) -> Any:
-        """The only row."""
-        (row,) = self._cursor.fetchall()
-        return row
-
-    def scalar_one(self) -> Any:
-        """The only value of the only row."""
-        return self.one()[0]
-
-    def scalar_one_or_none(self) -> Any:
-        """The only value of the only row, or None if there is no row."""
-        rows = self._cursor.fetchall()
-        return rows[0][0] if rows else None
+    def __getattr__(self, name: str) -> Any:
+        raise NotDirectError
 
 
 class DirectConnection:
-    """A connection of the store's own on which `execute` skips SQLAlchemy where it can.
+    """As much of `sqlalchemy.Connection` as functions that read use; the rest is `NotDirectError`. Within a greenlet only.
 
     Args:
-        connection: The connection; what cannot be prepared is run by it, in the same transaction.
+        fetch: The driver connection's coroutine that sends a text with its parameters and returns rows.
+        statements: Where compiled statements are kept.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        raw = connection.connection.driver_connection
-        assert isinstance(raw, sqlite3.Connection)  # noqa: S101 - this engine knows no other driver
-        self.raw = raw
+    def __init__(self, fetch: Callable[..., Any], statements: DirectStatements) -> None:
+        self._fetch = fetch
+        self._statements = statements
 
-    def execute(self, statement: Executable, parameters: Parameters | Sequence[Parameters] = ()) -> Any:
-        """See `Connection.execute`."""
-        try:
-            prepared = _prepared[statement]
-        except KeyError:
-            sample = parameters if isinstance(parameters, Mapping) else next(iter(parameters), {})
-            prepared = _prepared[statement] = _prepare(statement, self.connection.dialect, sample)
-        if prepared is None:
-            return self.connection.execute(statement, parameters)
-        if isinstance(parameters, Mapping):
-            return DirectResult(self.raw.execute(prepared.text, prepared.values(parameters)))
-        return DirectResult(self.raw.executemany(prepared.text, [prepared.values(p) for p in parameters]))
+    def execute(self, statement: Select[Any], parameters: Mapping[str, Any]) -> DirectRows:
+        """Send a statement and wait for its rows."""
+        text, names, values = self._statements.of(statement)
+        arguments = [parameters[name] if name in parameters else values[name] for name in names]
+        return DirectRows(await_only(self._fetch(text, *arguments)))
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotDirectError

@@ -142,3 +142,12 @@ class Schema(Base):
     id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     revision: Mapped[str] = mapped_column(String(32))
     format: Mapped[int] = mapped_column(Integer)
+
+
+def refuse_table_name(table_name: str | None) -> None:
+    """The names of the tables are fixed, because migrations and hosts name them; raises ValueError for another one."""
+    if table_name is not None:
+        raise ValueError(
+            f"table_name={table_name!r}: the tables of this store have fixed names (locus_store_threads, …); "
+            "leave table_name out, and keep stores apart by tenant, schema or database"
+        )

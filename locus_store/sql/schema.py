@@ -81,18 +81,16 @@ def state(connection: Connection, *, schema: str | None = None) -> State:
     if connection.in_transaction():
         return _diagnose(connection, schema)
     try:
-        with connection.begin() as transaction:
-            row = connection.execute(_ROW_AND_TABLES, execution_options=_options(schema)).one_or_none()
-            transaction.rollback()
+        return _look(connection, schema)
     except DBAPIError as error:
         if error.connection_invalidated:
             raise
         with connection.begin():
             found = _diagnose(connection, schema)
-        if found.condition == "ready":
-            raise
-        return found
-    return _judge(row, ())
+        if found.condition != "ready":
+            return found
+    # Somebody has made the tables in between, or there is another trouble, which then shows again.
+    return _look(connection, schema)
 
 
 def check(connection: Connection, *, schema: str | None = None) -> None:
@@ -120,6 +118,14 @@ def refuse(found: State) -> None:
             f"{lack}; restore it from a backup, or, if the data may go, drop the tables "
             f"locus_store_… ({VERSION_TABLE} too) and upgrade again",
         )
+
+
+def _look(connection: Connection, schema: str | None) -> State:
+    """Expects that all is well."""
+    with connection.begin() as transaction:
+        row = connection.execute(_ROW_AND_TABLES, execution_options=_options(schema)).one_or_none()
+        transaction.rollback()
+    return _judge(row, ())
 
 
 def _diagnose(connection: Connection, schema: str | None) -> State:

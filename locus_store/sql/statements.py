@@ -66,6 +66,10 @@ class ThreadRow(NamedTuple):
         """Whether the thread is gone for a call at this time."""
         return self.expires_at is not None and self.expires_at <= now
 
+    def next_moment(self, now: int) -> int:
+        """What ``updated_at`` is after a write at this time. Records alone are no write."""
+        return max(now, self.updated_at + 1) if self.head_version else now
+
 
 LOCK_THREAD = (
     select(

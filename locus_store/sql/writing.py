@@ -170,7 +170,7 @@ def _put(connection: Connection, key: Key, thread: ThreadRow, plan: Plan, codec:
         added = References.parse(own, plan.ranges)
         lost = removal.losses(connection, thread.id, key, dropped, [added], codec)
     epoch = new_epoch() if lost else thread.epoch
-    moment = max(plan.now, thread.updated_at + 1)
+    moment = thread.next_moment(plan.now)
 
     connection.execute(
         _SET_THREAD,

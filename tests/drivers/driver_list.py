@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from locus_store.backends.file import FileDriver
 from locus_store.backends.memory import MemoryDriver
 from locus_store.core.driver import Driver
 
 DRIVERS: dict[str, Callable[[Path, Any], Driver]] = {
     "memory": lambda _, codec: MemoryDriver(codec=codec),
+    "file": lambda folder, codec: FileDriver(folder, codec=codec, fsync=False),
 }
 """Each makes a driver from the path of a folder, which is not there yet, and a codec or None."""

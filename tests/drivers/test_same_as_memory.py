@@ -220,7 +220,7 @@ def cut(stored: Stored, how: tuple[int, int, int], key: Key) -> tuple[dict[int, 
 
 
 def shorten(r: Range, skip: int, leave: int) -> Range | None:
-    """A part of the range: without its first ``skip`` blocks, and perhaps the last; or entries if it is in one block."""
+    """A part of the range: without its first ``skip`` blocks and perhaps the last, or entries if it is in one block."""
     if r.first == r.last:
         end = r.end if leave < 2 else r.skip + leave if r.end is None or r.skip + leave < r.end else r.end
         skip = r.skip + skip

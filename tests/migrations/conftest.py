@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 import servers
+from alembic.config import CommandLine, Config
 from sqlalchemy import Connection, NullPool, create_engine, event, inspect
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -70,12 +73,24 @@ class Database:
         return names - {"sqlite_sequence"}
 
     def alembic(self, *arguments: str, fails: bool = False) -> str:
-        """Runs ``alembic`` in the checkout on this database; what it printed."""
-        return run_alembic(*arguments, LOCUS_STORE_URL=self.url, fails=fails)
+        """Runs one of Alembic's commands on this database with the checkout's alembic.ini; what it printed."""
+        command_line = CommandLine()
+        options = command_line.parser.parse_args(list(arguments))
+        printed = io.StringIO()
+        failed = False
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+            patch.setenv("LOCUS_STORE_URL", self.url)
+            patch.setattr(sys, "path", list(sys.path))
+            try:
+                command_line.run_cmd(Config(str(ROOT / "alembic.ini"), cmd_opts=options, stdout=printed), options)
+            except SystemExit:
+                failed = True
+        assert failed == fails, printed.getvalue()
+        return printed.getvalue()
 
 
 def run_alembic(*arguments: str, cwd: Path = ROOT, fails: bool = False, **environment: str) -> str:
-    """Runs ``alembic`` with the checkout's alembic.ini; what it printed."""
+    """Runs ``alembic`` with the checkout's alembic.ini as a program of its own; what it printed."""
     command = [sys.executable, "-m", "alembic", "-c", str(ROOT / "alembic.ini"), *arguments]
     return run(command, cwd=cwd, fails=fails, **environment)
 

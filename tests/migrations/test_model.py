@@ -14,11 +14,8 @@ from locus_store.migrations.commands import script_directory
 from locus_store.sql.models import metadata
 from locus_store.sql.schema import REVISION, REVISIONS, VERSION_TABLE
 
-# What PostgreSQL keeps about the tables: their options, columns, indexes and constraints.
+# What PostgreSQL keeps about the tables: their columns, indexes and constraints.
 CATALOG = """
-    SELECT 'table', relname, reloptions::text, '', '' FROM pg_class
-        WHERE relname LIKE 'locus_store_%' AND relkind = 'r'
-    UNION ALL
     SELECT 'column', relname, attname, format_type(atttypid, atttypmod),
             concat(attnotnull, attidentity, attcollation::regcollation)
         FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid

@@ -70,13 +70,12 @@ def upgrade() -> None:
         sa.Column("last_number", sa.BigInteger(), nullable=False),
         sa.Column("payload", frames(), nullable=False),
         sa.PrimaryKeyConstraint("thread", "block_number", name=op.f("pk_locus_store_blocks")),
-        # Small blocks stay in the row, large ones move out of it whole: payloads may be compressed already.
-        postgresql_with={"toast_tuple_target": 8160},
         schema=schema,
     )
     if op.get_context().dialect.name == "postgresql":
-        external = sa.DDL("ALTER TABLE %(fullname)s ALTER COLUMN payload SET STORAGE EXTERNAL")  # type: ignore[no-untyped-call]
-        op.execute(external.against(blocks))
+        # A payload that fits into a page stays in its row; a larger one leaves it as it is, not compressed.
+        storage = "ALTER COLUMN payload SET STORAGE EXTERNAL, SET (toast_tuple_target = 8160)"
+        op.execute(sa.DDL(f"ALTER TABLE %(fullname)s {storage}").against(blocks))  # type: ignore[no-untyped-call]
     op.create_table(
         "locus_store_terms",
         sa.Column("thread", sa.BigInteger(), autoincrement=False, nullable=False),

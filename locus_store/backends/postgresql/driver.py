@@ -1,0 +1,226 @@
+"""The driver of PostgreSQL: one round trip for a save that nobody raced, and one for a load or a listing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from operator import methodcaller
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from sqlalchemy import URL, Connection, text
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.util import greenlet_spawn
+
+from locus_store.backends.postgresql.options import address, place
+from locus_store.core.driver import Key, Plan, PutResult, Saved, Stored
+from locus_store.core.errors import BackendError, MissingDependencyError
+from locus_store.core.frames import Codec
+from locus_store.core.ids import new_epoch
+from locus_store.sql import reading
+from locus_store.sql.async_driver import AsyncSQLDriver, OutcomeUnknownError, Progress
+from locus_store.sql.async_engine import AsyncEngines, LoopEngine, Wire
+from locus_store.sql.dialects.base import Kind
+from locus_store.sql.dialects.postgresql import (
+    LIMIT_WAITING,
+    NO_SCHEMA,
+    TOO_LARGE,
+    PostgreSQLDialect,
+    quoted,
+    sqlstate,
+)
+from locus_store.sql.dialects.postgresql_save import THREAD_GONE, fits, save
+from locus_store.sql.direct import DirectConnection, DirectStatements, NotDirectError
+from locus_store.sql.models import metadata
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class PostgreSQLDriver(AsyncSQLDriver):
+    """Stores threads in a PostgreSQL database.
+
+    Args:
+        url: ``postgresql://user:password@host:port/database``. ``sslmode``, ``application_name`` and
+            ``connect_timeout`` may follow as in libpq, and any argument of ``asyncpg.connect``.
+        engine: The host's own engine in place of a URL; it is used, and otherwise left as it is.
+        schema: The schema of the tables, or None for the one that the search path names.
+        min_pool_size: How many connections are opened at first use.
+        max_pool_size: How many connections there are at most, for each event loop.
+        create_schema: Make the tables on first use if they are missing.
+        lock_timeout: Seconds that a write waits for a lock.
+        codec: What stored bytes go through.
+        connect_args: More arguments of ``asyncpg.connect``: ``ssl``, ``command_timeout``, ``statement_cache_size``, …
+        engine_options: More arguments of ``create_async_engine``.
+    """
+
+    dialect: PostgreSQLDialect
+    capabilities = replace(AsyncSQLDriver.capabilities, reclaim=True)
+    max_piece = PostgreSQLDialect.max_piece
+
+    def __init__(
+        self,
+        url: URL | str | None = None,
+        *,
+        engine: AsyncEngine | None = None,
+        schema: str | None = None,
+        min_pool_size: int = 1,
+        max_pool_size: int = 10,
+        create_schema: bool = True,
+        lock_timeout: float = 10.0,
+        codec: Codec | None = None,
+        connect_args: Mapping[str, Any] | None = None,
+        engine_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        try:
+            import asyncpg  # noqa: F401
+        except ImportError as e:
+            raise MissingDependencyError("PostgreSQLBackend", "asyncpg", "postgresql") from e
+        wire = Wire(methodcaller("is_closed"), methodcaller("terminate"))
+        if engine is not None:
+            if url is not None or connect_args or engine_options:
+                raise ValueError("with an engine of yours there is no url, connect_args or engine_options")
+            if engine.dialect.name != "postgresql" or engine.dialect.driver != "asyncpg":
+                raise ValueError(f"an engine over asyncpg is needed, not {engine.dialect.name}+{engine.dialect.driver}")
+            self._place = place(engine.url)
+            engines = AsyncEngines(wire, given=engine)
+            dialect = engine.dialect
+        elif url is not None:
+            where, connect = address(url, connect_args)
+            options: dict[str, Any] = {
+                "pool_size": max_pool_size,
+                "max_overflow": 0,
+                "pool_use_lifo": True,
+                "hide_parameters": True,
+                **(engine_options or {}),
+                "connect_args": connect,
+            }
+
+            def make() -> AsyncEngine:
+                return create_async_engine(where, **options)
+
+            self._place = place(where)
+            asks = bool(options.get("pool_pre_ping"))
+            engines = AsyncEngines(wire, make=make, asks=asks)
+            dialect = where.get_dialect()()
+        else:
+            raise ValueError("where the database is: pass a url, or an engine of yours")
+        fill = 0 if engine is not None else min(min_pool_size, max_pool_size)
+        super().__init__(
+            PostgreSQLDialect(), engines, codec=codec, schema=schema, create_schema=create_schema, fill=fill
+        )
+        self._milliseconds = max(1, round(lock_timeout * 1000))
+        self._statements = DirectStatements(dialect, schema)
+        # Functions that need more than one fixed statement, as was found out.
+        self._roundabout: set[Callable[..., Any]] = set()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._place})"
+
+    # -------------------------------------------------------------------------------------------------- hot paths
+
+    async def put(self, key: Key, plan: Plan) -> PutResult:
+        """See `Driver.put`."""
+        if fits(plan):
+            self._check_size(plan.payload)
+            if plan.block is not None:
+                self._check_size(plan.block)
+            try:
+                row = await self._persist(partial(self._save_at_once, key, plan))
+            except OutcomeUnknownError:
+                # From here on the save looks for its own earlier attempt.
+                plan = replace(plan, fresh_id=False)
+            else:
+                if row is not None:
+                    return Saved(*row)
+        try:
+            return await super().put(key, plan)
+        except OutcomeUnknownError:
+            return await super().put(key, replace(plan, fresh_id=False))
+
+    async def _save_at_once(self, key: Key, plan: Plan, opened: LoopEngine, progress: Progress) -> Any:
+        """One statement in autocommit; None if it wrote nothing and a transaction must find out why."""
+        statement, arguments = save(self._schema, self._milliseconds, key, plan, new_epoch())
+        raw = await opened.take()
+        progress.connected = progress.committing = True
+        try:
+            return await raw.driver_connection.fetchrow(statement, *arguments)  # type: ignore[union-attr]
+        except Exception as error:
+            kind = self.dialect.classify(error)
+            if kind in (Kind.RETRYABLE, Kind.DUPLICATE) or sqlstate(error) == THREAD_GONE:
+                return None
+            if kind is Kind.GONE:
+                opened.lost(raw)
+            raise
+        finally:
+            await opened.give_back(raw)
+
+    async def get(self, key: Key, checkpoint_id: str | None, *, now: int) -> Stored | None:
+        """See `Driver.get`."""
+        try:
+            return await super().get(key, checkpoint_id, now=now)
+        except BackendError as error:
+            if sqlstate(error.__cause__ or error) not in TOO_LARGE:
+                raise
+            # The blocks together do not fit one value: row by row, then.
+            return await super()._read(reading.get, self.dialect, key, checkpoint_id, now)
+
+    async def _read(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        async def attempt(opened: LoopEngine, progress: Progress) -> R:
+            raw = await opened.take()
+            progress.connected = True
+            try:
+                direct = DirectConnection(raw.driver_connection.fetch, self._statements)  # type: ignore[union-attr]
+                return await greenlet_spawn(partial(function, cast(Connection, direct), *args, **kwargs))
+            except Exception as error:
+                if self._is_of_database(error) and self.dialect.classify(error) is Kind.GONE:
+                    opened.lost(raw)
+                raise
+            finally:
+                await opened.give_back(raw)
+
+        if function not in self._roundabout:
+            try:
+                return await self._persist(attempt)
+            except NotDirectError:
+                self._roundabout.add(function)
+        return await super()._read(function, *args, **kwargs)
+
+    # ---------------------------------------------------------------------------------------------------- the rest
+
+    async def reclaim(self) -> int:
+        """See `Driver.reclaim`: a VACUUM of the tables, which gives back what is free at their ends."""
+        prefix = "" if self._schema is None else quoted(self._schema) + "."
+        names = [prefix + name for name in metadata.tables]
+
+        def work(connection: Connection) -> int:
+            freed = 0
+            for name in names:
+                before = connection.scalar(_SIZE, {"name": name})
+                connection.exec_driver_sql(f"VACUUM {name}")
+                freed += before - connection.scalar(_SIZE, {"name": name})
+            return max(0, freed)
+
+        async def attempt(opened: LoopEngine, progress: Progress) -> int:
+            async with opened.engine.connect() as connection:
+                progress.connected = True
+                await connection.execution_options(isolation_level="AUTOCOMMIT")
+                return await connection.run_sync(work)
+
+        return await self._persist(attempt)
+
+    def _begin(self, connection: Connection) -> None:
+        connection.execute(LIMIT_WAITING, {"timeout": f"{self._milliseconds}ms"})
+
+    def _is_of_database(self, error: Exception) -> bool:
+        return super()._is_of_database(error) or type(error).__module__.startswith("asyncpg.")
+
+    def _lacks_schema(self, error: Exception) -> bool:
+        return sqlstate(error) in NO_SCHEMA
+
+    def _may_not_create(self, error: BaseException) -> bool:
+        return sqlstate(error) == _INSUFFICIENT_PRIVILEGE
+
+
+_INSUFFICIENT_PRIVILEGE = "42501"
+_SIZE = text("SELECT pg_total_relation_size(CAST(CAST(:name AS text) AS regclass))")

@@ -1,0 +1,216 @@
+"""The relational driver over an asynchronous engine: transactions, retries, and the first use of a database."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from locus_store.core.errors import BackendError, BackendUnavailableError, SchemaNotReadyError
+from locus_store.core.frames import Codec
+from locus_store.migrations import upgrade
+from locus_store.sql.async_engine import AsyncEngines, LoopEngine
+from locus_store.sql.dialects.base import Dialect, Kind
+from locus_store.sql.driver import SQLDriver
+from locus_store.sql.schema import REVISION, check
+
+_ATTEMPTS = 6
+"""How often a transaction is run that the database undoes because of others."""
+_PAUSE = 0.01
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class OutcomeUnknownError(BackendUnavailableError):
+    """The connection was lost after a commit was sent: it may have happened or not."""
+
+
+class Progress:
+    """How far an attempt came.
+
+    Attributes:
+        connected: There was a connection, so an error is not that none can be had.
+        committing: The commit was sent, so an error says nothing about whether it happened.
+    """
+
+    __slots__ = ("committing", "connected")
+
+    def __init__(self) -> None:
+        self.connected = False
+        self.committing = False
+
+
+class AsyncSQLDriver(SQLDriver):
+    """Runs the primitives over one engine for each event loop.
+
+    Args:
+        dialect: What this database does differently.
+        engines: The engines.
+        codec: What frames go through.
+        schema: The schema of the tables, or None for the connection's own.
+        create_schema: Make the tables on first use if they are missing.
+        fill: How many connections are opened at first use in a loop.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        engines: AsyncEngines,
+        *,
+        codec: Codec | None,
+        schema: str | None,
+        create_schema: bool,
+        fill: int = 0,
+    ) -> None:
+        self.dialect = dialect
+        self.codec = codec
+        self._engines = engines
+        self._schema = schema
+        self._create_schema = create_schema
+        self._fill = fill
+        self._ready = False
+
+    # -------------------------------------------------------------------------------------------------- transactions
+
+    async def _read(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        # All statements see the same state, also where a function needs several.
+        return await self._run("REPEATABLE READ", function, *args, **kwargs)
+
+    async def _write(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self._run("READ COMMITTED", function, *args, **kwargs)
+
+    def _begin(self, connection: Connection) -> None:
+        """What is sent at the beginning of a transaction that may wait for locks."""
+
+    async def _run(
+        self, isolation: str, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        def work(connection: Connection, progress: Progress) -> R:
+            with connection.begin():
+                if isolation == "READ COMMITTED":
+                    self._begin(connection)
+                result = function(connection, *args, **kwargs)
+                progress.committing = isolation == "READ COMMITTED"
+            return result
+
+        async def attempt(opened: LoopEngine, progress: Progress) -> R:
+            async with opened.engine.connect() as connection:
+                progress.connected = True
+                options: dict[str, Any] = {"isolation_level": isolation}
+                if self._schema is not None:
+                    options["schema_translate_map"] = {None: self._schema}
+                await connection.execution_options(**options)
+                try:
+                    return await connection.run_sync(work, progress)
+                finally:
+                    if opened.closed:
+                        await connection.invalidate()
+
+        return await self._persist(attempt)
+
+    async def _persist(self, attempt: Callable[[LoopEngine, Progress], Awaitable[R]]) -> R:
+        """Make an attempt, and make it again where the database undid it or the connection was lost before a commit.
+
+        Raises:
+            BackendError: What the last attempt failed with, translated.
+        """
+        tried = 0
+        lost = renewed = False
+        while True:
+            opened = await self._engines.here()
+            if not (self._ready and opened.prepared):
+                await self._prepare(opened)
+            progress = Progress()
+            try:
+                return await attempt(opened, progress)
+            except Exception as error:
+                if not self._is_of_database(error):
+                    raise
+                kind = self.dialect.classify(error)
+                tried += 1
+                if kind is Kind.RETRYABLE and tried < _ATTEMPTS:
+                    pass
+                elif kind is Kind.GONE and progress.connected and not progress.committing and not lost:
+                    lost = True
+                    continue
+                elif self._lacks_schema(error) and not renewed:
+                    # Somebody dropped or changed the tables under a running store: look at them again.
+                    renewed = True
+                    self._ready = False
+                    continue
+                else:
+                    raise self._translate(error, progress)  # noqa: B904 - it has the driver's own error as its cause
+            await asyncio.sleep(random.uniform(0, _PAUSE * 2**tried))  # noqa: S311 - no secret
+
+    def _translate(self, error: Exception, progress: Progress) -> BackendError:
+        found = self.dialect.translate(error)
+        if progress.committing and isinstance(found, BackendUnavailableError):
+            unknown = OutcomeUnknownError(str(found))
+            unknown.__cause__ = found.__cause__
+            return unknown
+        return found
+
+    def _is_of_database(self, error: Exception) -> bool:
+        """Whether an error came from the database or the way to it, and not from a mistake in a program."""
+        return isinstance(error, SQLAlchemyError | OSError)
+
+    def _lacks_schema(self, error: Exception) -> bool:
+        """Whether the database said that a table or column is not there."""
+        return False
+
+    def _may_not_create(self, error: BaseException) -> bool:
+        """Whether the database refused DDL to this user."""
+        return False
+
+    # ------------------------------------------------------------------------------------------------- preparing
+
+    async def prepare(self) -> None:
+        """See `Driver.prepare`."""
+        opened = await self._engines.here()
+        if not (self._ready and opened.prepared):
+            await self._prepare(opened)
+
+    async def _prepare(self, opened: LoopEngine) -> None:
+        async with opened.preparing:
+            try:
+                if not self._ready:
+                    await self._look(opened)
+                    self._ready = True
+                if not opened.prepared:
+                    await opened.fill(self._fill)
+                    opened.prepared = True
+            except Exception as error:
+                if not self._is_of_database(error):
+                    raise
+                raise self._translate(error, Progress())  # noqa: B904 - it has the driver's own error as its cause
+
+    async def _look(self, opened: LoopEngine) -> None:
+        async with opened.engine.connect() as connection:
+            try:
+                await connection.run_sync(check, schema=self._schema)
+                return
+            except SchemaNotReadyError as error:
+                if not self._create_schema or error.current is not None:
+                    raise
+            await connection.execution_options(isolation_level="READ COMMITTED")
+            try:
+                async with connection.begin():
+                    await connection.run_sync(upgrade, schema=self._schema)
+            except SQLAlchemyError as error:
+                if not self._may_not_create(error):
+                    raise
+                refused: BackendError = self.dialect.translate(error)
+                raise SchemaNotReadyError(
+                    None,
+                    REVISION,
+                    f"and this user may not create them ({refused}): run `alembic upgrade head` as one who may",
+                ) from refused.__cause__
+
+    async def aclose(self) -> None:
+        """See `Driver.aclose`."""
+        await self._engines.aclose()

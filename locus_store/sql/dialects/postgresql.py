@@ -1,0 +1,159 @@
+"""PostgreSQL 13 and newer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, LargeBinary, Select, Text, bindparam, func, select
+from sqlalchemy.dialects.postgresql import ARRAY, insert
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from locus_store.core.driver import Key, Stored
+from locus_store.core.errors import BackendError
+from locus_store.sql.dialects.base import Dialect, Kind
+from locus_store.sql.statements import BLOCKS, CHECKPOINTS, THREADS, alive, named
+
+# SQLSTATE codes.
+_UNDONE = {"40001", "40P01"}
+_DUPLICATE = {"23505", "23P01"}
+_BUSY = {"55P03"}
+_GONE = {"53300", "57P01", "57P02", "57P03", "57P04", "57P05"}
+TOO_LARGE = {"54000", "XX000"}
+"""What a statement fails with whose answer is beyond the 1 GB of a value: the second comes with other causes too."""
+NO_SCHEMA = {"3F000", "42P01", "42703"}
+
+
+def root(error: BaseException) -> BaseException:
+    """The driver's own error inside SQLAlchemy's wrappers."""
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        return error.orig.__cause__ or error.orig
+    return error
+
+
+def sqlstate(error: BaseException) -> str | None:
+    """PostgreSQL's code of an error, or None if the server did not send one."""
+    found = getattr(root(error), "sqlstate", None)
+    return found if isinstance(found, str) else None
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+class PostgreSQLDialect(Dialect):
+    """What PostgreSQL does in its own way."""
+
+    # A value has at most 1 GB, a message to the server too, and a save puts a block and a rest into one.
+    max_piece = 500_000_000
+    seals = False
+
+    def classify(self, error: BaseException) -> Kind:
+        """See `Dialect.classify`; by SQLSTATE, and by the driver's own classes for what the server did not say."""
+        cause = root(error)
+        state = sqlstate(cause)
+        if state is not None:
+            return _kind(state)
+        if isinstance(error, PoolTimeoutError):
+            return Kind.BUSY
+        if isinstance(cause, OSError) or (isinstance(error, DBAPIError) and error.connection_invalidated):
+            return Kind.GONE
+        # The driver's InterfaceError is a lost connection, but one that is a ValueError too is a wrong argument.
+        names = {c.__name__ for c in type(cause).__mro__}
+        if names & {"InterfaceError", "InternalClientError"} and not isinstance(cause, ValueError):
+            return Kind.GONE
+        return Kind.OTHER
+
+    def translate(self, error: BaseException) -> BackendError:
+        """See `Dialect.translate`; without the server's DETAIL, which may quote a row."""
+        found = super().translate(error)
+        cause = root(error)
+        if sqlstate(cause) is not None:
+            kind = self.classify(error)
+            said = f"{type(cause).__name__}: {cause.args[0] if cause.args else ''}"
+            found = type(found)(said if kind is Kind.OTHER else f"{kind.value}: {said}")
+        found.__cause__ = cause
+        return found
+
+    def insert_thread(self, connection: Connection, values: Mapping[str, Any]) -> int | None:
+        """See `Dialect.insert_thread`."""
+        made: int | None = connection.execute(_INSERT_THREAD, dict(values)).scalar_one_or_none()
+        return made
+
+    def get(self, connection: Connection, key: Key, checkpoint_id: str | None, now: int) -> Stored | None:
+        """See `Dialect.get`; one statement, so that no seal or removal comes between."""
+        place: dict[str, Any] = {"tenant": key.tenant, "name": key.thread_id, "now": now}
+        if checkpoint_id is None:
+            row = connection.execute(_GET_HEAD, place).first()
+        else:
+            place["checkpoint"] = checkpoint_id
+            row = connection.execute(_GET_BY_ID, place).first()
+        return None if row is None else Stored(*row)
+
+
+def _kind(state: str) -> Kind:
+    if state in _UNDONE:
+        return Kind.RETRYABLE
+    if state in _DUPLICATE:
+        return Kind.DUPLICATE
+    if state in _BUSY:
+        return Kind.BUSY
+    if state in _GONE or state[:2] in ("08", "28") or state == "3D000":
+        return Kind.GONE
+    return Kind.OTHER
+
+
+_INSERT_THREAD = (
+    insert(THREADS)
+    .on_conflict_do_nothing(index_elements=[THREADS.c.tenant, THREADS.c.thread_id])
+    .returning(THREADS.c.id)
+)
+
+LIMIT_WAITING = select(func.set_config("lock_timeout", bindparam("timeout", type_=Text), True))
+"""Sets lock_timeout for the rest of a transaction."""
+
+
+def _get() -> Select[Any]:
+    """One row: the checkpoint, and the payloads of its span as an array.
+
+    A block that was joined with others may begin before the span; its number is looked up first, which keeps the scan
+    bounded at both ends.
+    """
+    below = BLOCKS.alias("below")
+    first = (
+        select(func.max(below.c.block_number))
+        .where(below.c.thread == CHECKPOINTS.c.thread, below.c.block_number <= CHECKPOINTS.c.first_block)
+        .correlate(CHECKPOINTS)
+        .scalar_subquery()
+    )
+    span = (
+        select(BLOCKS.c.payload)
+        .where(
+            BLOCKS.c.thread == CHECKPOINTS.c.thread,
+            BLOCKS.c.block_number >= first,
+            BLOCKS.c.block_number <= CHECKPOINTS.c.last_block,
+        )
+        .order_by(BLOCKS.c.block_number)
+        .correlate(CHECKPOINTS)
+        .scalar_subquery()
+    )
+    return (
+        select(
+            CHECKPOINTS.c.checkpoint_id,
+            CHECKPOINTS.c.version,
+            CHECKPOINTS.c.stamp,
+            THREADS.c.epoch,
+            CHECKPOINTS.c.own_block,
+            CHECKPOINTS.c.ranges,
+            CHECKPOINTS.c.payload,
+            func.array(span, type_=ARRAY(LargeBinary)),
+        )
+        .select_from(THREADS.join(CHECKPOINTS, CHECKPOINTS.c.thread == THREADS.c.id))
+        .where(named(), alive())
+    )
+
+
+_GET_HEAD = _get().where(CHECKPOINTS.c.version == THREADS.c.head_version)
+_GET_BY_ID = _get().where(CHECKPOINTS.c.checkpoint_id == bindparam("checkpoint"))

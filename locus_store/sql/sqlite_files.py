@@ -1,0 +1,200 @@
+"""Opening and closing connections to one SQLite database, and noticing that its file is no longer the same."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy import Connection, NullPool, create_engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from locus_store.core.errors import BackendUnavailableError
+from locus_store.sql import schema
+from locus_store.sql.dialects.base import Kind
+from locus_store.sql.dialects.sqlite import SQLITE
+from locus_store.sql.sqlite_direct import DirectConnection
+
+R = TypeVar("R")
+
+MEMORY = ":memory:"
+_SIDE_FILES = ("-wal", "-shm")
+
+Identity = tuple[int, int]
+
+
+class Settings(NamedTuple):
+    """How a database is opened.
+
+    Attributes:
+        path: An absolute path, or `MEMORY`.
+        synchronous: SQLite's setting of that name.
+        busy_timeout: Seconds to wait for other processes.
+        create_schema: Make folder, file and tables if they are missing.
+    """
+
+    path: str
+    synchronous: str
+    busy_timeout: float
+    create_schema: bool
+
+
+def patiently(action: Callable[[], R], deadline: float) -> R:
+    """Do something again while the database is locked; waits are of random length, so that nobody starves."""
+    longest = 0.002
+    while True:
+        try:
+            return action()
+        except (sqlite3.Error, SQLAlchemyError) as e:
+            if SQLITE.classify(e) is not Kind.BUSY or time.monotonic() >= deadline:
+                raise
+        time.sleep(random.uniform(0.0005, longest))  # noqa: S311 - no secret
+        longest = min(longest * 1.5, 0.03)
+
+
+def _identity(path: str) -> Identity | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+class Files:
+    """The files of one database, as one opening of it found them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._database: Identity | None = None
+        self._side_files: dict[str, Identity | None] = {}
+        self._engine = create_engine("sqlite://", creator=self._connect, poolclass=NullPool, hide_parameters=True)
+
+    # ------------------------------------------------------------------------------------------------------- opening
+
+    def open_first(self, deadline: float) -> DirectConnection:
+        """The writer's connection: switches on WAL, and makes or checks the schema."""
+        path = self.settings.path
+        if path != MEMORY and not os.path.exists(path):
+            if not self.settings.create_schema:
+                schema.refuse(schema.State("missing", None, ()))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        connection = self._open(deadline)
+        try:
+            patiently(lambda: _use_wal(connection.raw), deadline)
+            self._make_or_check_schema(connection.connection, deadline)
+            if path != MEMORY:
+                self._database = _identity(path)
+                self._side_files = {suffix: _identity(path + suffix) for suffix in _SIDE_FILES}
+        except BaseException:
+            connection.connection.close()
+            raise
+        return connection
+
+    def open_another(self, deadline: float) -> DirectConnection:
+        """A reader's connection."""
+        connection = self._open(deadline)
+        try:
+            self.check()
+        except BaseException:
+            self.close(connection)
+            raise
+        return connection
+
+    def _open(self, deadline: float) -> DirectConnection:
+        connection = DirectConnection(self._engine.connect())
+        try:
+            patiently(lambda: connection.raw.execute(f"PRAGMA synchronous={self.settings.synchronous}"), deadline)
+            connection.raw.execute("PRAGMA foreign_keys=ON")
+        except BaseException:
+            connection.connection.close()
+            raise
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        # Transactions are begun and ended by the engine, and a `:memory:` database moves from thread to thread. SQLite
+        # itself never waits for a lock: its waiting is not fair.
+        path, uri = self.settings.path, False
+        if path != MEMORY:
+            path, uri = f"{Path(path).as_uri()}?mode={'rwc' if self.settings.create_schema else 'rw'}", True
+        return sqlite3.connect(
+            path, uri=uri, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+
+    def _make_or_check_schema(self, connection: Connection, deadline: float) -> None:
+        found = patiently(lambda: schema.state(connection), deadline)
+        if found.condition in ("missing", "behind") and self.settings.create_schema:
+            from locus_store.migrations import upgrade  # Alembic is imported only where there is something to do
+
+            patiently(lambda: upgrade(connection), deadline)
+        else:
+            schema.refuse(found)
+
+    # ------------------------------------------------------------------------------------------------------ the file
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether there are no files at all."""
+        return self.settings.path == MEMORY
+
+    def check(self) -> None:
+        """Raises if the path no longer leads to the file that was opened."""
+        if not self.in_memory and _identity(self.settings.path) != self._database:
+            raise BackendUnavailableError(
+                f"the file {self.settings.path!r} was deleted or replaced while it was open; the next call opens "
+                "what is there now"
+            )
+
+    def size(self) -> int:
+        """Bytes of the database and its log."""
+        sizes = 0
+        for suffix in ("", "-wal"):
+            with contextlib.suppress(FileNotFoundError):
+                sizes += os.path.getsize(self.settings.path + suffix)
+        return sizes
+
+    # ------------------------------------------------------------------------------------------------------- closing
+
+    def close(self, connection: DirectConnection) -> None:
+        """Close a connection without harm to whatever database is at the path now."""
+        with contextlib.suppress(sqlite3.Error, SQLAlchemyError), self._sparing_others(connection.raw):
+            connection.connection.close()
+
+    @contextlib.contextmanager
+    def _sparing_others(self, raw: sqlite3.Connection) -> Iterator[None]:
+        """SQLite's last connection to a file deletes its log *by name*, though the name may be another database's by
+        now: the file was replaced, and somebody has opened the new one.
+        """
+        path = self.settings.path
+        if self.in_memory or self._database is None or _identity(path) in (None, self._database):
+            yield
+            return
+        theirs = [s for s in _SIDE_FILES if _identity(path + s) not in (None, self._side_files.get(s))]
+        if not theirs:
+            yield
+        elif sys.version_info >= (3, 12):
+            raw.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
+            yield
+        else:
+            kept = f".{os.getpid()}-{random.getrandbits(64):x}"
+            for suffix in theirs:
+                os.link(path + suffix, path + suffix + kept)
+            try:
+                yield
+            finally:
+                for suffix in theirs:
+                    if os.path.exists(path + suffix):
+                        os.unlink(path + suffix + kept)
+                    else:
+                        os.rename(path + suffix + kept, path + suffix)
+
+
+def _use_wal(raw: sqlite3.Connection) -> None:
+    (mode,) = raw.execute("PRAGMA journal_mode").fetchone()
+    if mode not in ("wal", "memory"):
+        raw.execute("PRAGMA journal_mode=WAL").fetchone()

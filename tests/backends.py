@@ -1,0 +1,513 @@
+"""The backends that the shared suite runs over: the one table, and what tests may do to their storage behind their backs.
+
+A `Place` is where the data of one test lies, empty at first. Any number of backends can be opened on it, here and (where
+`capabilities.shared` says so) in other processes: ``backends.connect(place.address)``. A new backend is one class here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import importlib.util
+import json
+import os
+import shutil
+import sqlite3
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import servers
+
+from locus_store.backends.memory import MemoryBackend
+from locus_store.core.backend import Backend
+from locus_store.core.capabilities import Capabilities
+from locus_store.sql.models import Block, Checkpoint, Schema, metadata
+
+# DEV: until the classes land
+def read_header(data):
+    from locus_store.backends.file.formats import load
+
+    return load(data)
+
+
+import importlib
+
+
+def _class(module, name):
+    try:
+        m = importlib.import_module(f"locus_store.backends.{module}")
+    except Exception as e:
+        print("DEV", module, e)
+        return None
+    if hasattr(m, name + "Backend"):
+        return getattr(m, name + "Backend")
+    driver = getattr(m, name + "Driver")
+    if getattr(driver, "__abstractmethods__", None):
+        print("DEV abstract", name)
+        return None
+
+    def make(**options):
+        mine = {"tenant", "ttl_seconds", "keep_checkpoints", "codec", "clock", "hint_bytes"}
+        outer = {k: v for k, v in options.items() if k in mine}
+        inner = {k: v for k, v in options.items() if k not in mine}
+        if "codec" in outer:
+            inner["codec"] = outer["codec"]
+        if "dsn" in inner:
+            inner["url"] = inner.pop("dsn")
+        return Backend(driver(**inner), **outer)
+
+    return make
+
+
+FileBackend = _class("file", "File")
+SQLiteBackend = _class("sqlite", "SQLite")
+PostgreSQLBackend = _class("postgresql", "PostgreSQL")
+
+Change = Callable[[bytes], bytes]
+
+EVERYTHING = Capabilities(
+    metadata_query=True,
+    vacuum=True,
+    branching=True,
+    ttl=True,
+    list_threads=True,
+    list_with_metadata=True,
+    persistent_checkpoint_ids=True,
+    persistent=True,
+    shared=True,
+    incremental=True,
+    records=True,
+    reclaim=True,
+)
+TABLES = [name for name in metadata.tables if name != Schema.__tablename__]
+
+
+class Place(ABC):
+    """Where the data of one test lies.
+
+    Attributes:
+        name: What the table calls this backend.
+        capabilities: What its backends are expected to declare.
+        pooled: Options under which a backend has one connection only; None where it has no pool.
+        address: What `connect` needs in another process; None where no other process can get there.
+    """
+
+    name: str
+    capabilities = EVERYTHING
+    pooled: dict[str, Any] | None = None
+    address: str | None = None
+
+    @abstractmethod
+    def open(self, **options: Any) -> Backend:
+        """A backend on this place; each has its own memory of what it saved."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many rows, files, objects are stored, in everything there is; without the schema's own."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """How many bytes the stored payloads, blocks, ranges and metadata have."""
+
+    @abstractmethod
+    def damage(self, checkpoint_id: str, change: Change, what: Literal["payload", "block"] = "payload") -> None:
+        """Changes the payload of a checkpoint, or the block that its save added, by hand."""
+
+    @abstractmethod
+    def payloads(self, checkpoint_id: str) -> list[bytes]:
+        """What is stored of a checkpoint: its payload, and the block that its save added."""
+
+    def back_up(self) -> Callable[[], None]:
+        """Keeps a copy of all that is stored, as an administrator would; what is returned puts it back."""
+        raise NotImplementedError
+
+    def reading(self) -> contextlib.AbstractContextManager[Callable[[], int]]:
+        """Counts the bytes of stored data that are read in its block, as the storage counts them."""
+        raise NotImplementedError
+
+    @classmethod
+    def why_unavailable(cls) -> str | None:
+        """Why this backend cannot run here, if it needs no server; None if it can."""
+        return None
+
+    def assert_nothing_open(self) -> None:  # noqa: B027  what a process has open is looked at anyway
+        """Asserts that no store is connected, where the storage can tell."""
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+class MemoryPlace(Place):
+    name = "memory"
+    capabilities = dataclasses.replace(EVERYTHING, persistent=False, shared=False, reclaim=False)
+
+    def __init__(self, **_: Any) -> None:
+        self._driver: Any = None
+
+    def open(self, **options: Any) -> Backend:
+        if self._driver is not None:
+            return Backend(self._driver, **options)
+        store = MemoryBackend(**options)
+        self._driver = store._driver
+        return store
+
+    def _threads(self) -> list[Any]:
+        return [t for threads in self._driver._tenants.values() for t in threads.values()] if self._driver else []
+
+    def count(self) -> int:
+        return sum(1 + len(t.checkpoints) + len(t.versions) + len(t.blocks) + len(t.records) for t in self._threads())
+
+    def size(self) -> int:
+        return sum(
+            sum(map(len, t.blocks.values()))
+            + sum(len(c.payload) + len(c.ranges) + len(c.metadata or b"") for c in t.checkpoints.values())
+            for t in self._threads()
+        )
+
+    def damage(self, checkpoint_id: str, change: Change, what: Literal["payload", "block"] = "payload") -> None:
+        thread, found = self._find(checkpoint_id)
+        if what == "block":
+            thread.blocks[found.own_block] = change(thread.blocks[found.own_block])
+        else:
+            thread.checkpoints[found.version] = dataclasses.replace(found, payload=change(found.payload))
+
+    def payloads(self, checkpoint_id: str) -> list[bytes]:
+        thread, found = self._find(checkpoint_id)
+        return [found.payload] + ([thread.blocks[found.own_block]] if found.own_block else [])
+
+    def _find(self, checkpoint_id: str) -> tuple[Any, Any]:
+        ((thread, found),) = [
+            (t, t.find(checkpoint_id)) for t in self._threads() if t.find(checkpoint_id) is not None
+        ]
+        return thread, found
+
+    def back_up(self) -> Callable[[], None]:
+        kept = {tenant: {k: t.copy() for k, t in threads.items()} for tenant, threads in self._driver._tenants.items()}
+
+        def restore() -> None:
+            self._driver._tenants = {tenant: dict(threads) for tenant, threads in kept.items()}
+
+        return restore
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+class FilePlace(Place):
+    name = "file"
+    capabilities = dataclasses.replace(EVERYTHING, reclaim=False)
+
+    @classmethod
+    def why_unavailable(cls) -> str | None:
+        return None if importlib.util.find_spec("fcntl") else "this platform has no fcntl.flock"
+
+    def __init__(self, *, folder: Path, **_: Any) -> None:
+        self.path = folder / "store"
+        self.address = json.dumps(["file", {"base_dir": str(self.path)}])
+
+    def open(self, **options: Any) -> Backend:
+        return FileBackend(base_dir=str(self.path), **options)
+
+    def _files(self) -> list[Path]:
+        """All files and folders but those that belong to the store as such: locks, tenants."""
+        found = [p for p in self.path.rglob("*") if p.relative_to(self.path).parts[0] != ".locks"]
+        return [p for p in found if p.is_file() or len(p.relative_to(self.path).parts) > 1]
+
+    def count(self) -> int:
+        return len(self._files())
+
+    def size(self) -> int:
+        return sum(p.stat().st_size for p in self._files() if p.is_file())
+
+    def damage(self, checkpoint_id: str, change: Change, what: Literal["payload", "block"] = "payload") -> None:
+        path, _ = self._find(checkpoint_id) if what == "payload" else self._block(checkpoint_id)
+        data = path.read_bytes()
+        end = read_header(data)[1] if data[:1] == b"{" else 0
+        path.write_bytes(data[:end] + change(data[end:]))
+
+    def payloads(self, checkpoint_id: str) -> list[bytes]:
+        path, fields = self._find(checkpoint_id)
+        data = path.read_bytes()
+        found = [data[read_header(data)[1] :]]
+        return [*found, self._block(checkpoint_id)[0].read_bytes()] if fields["own_block"] else found
+
+    def _find(self, checkpoint_id: str) -> tuple[Path, dict[str, Any]]:
+        for path in self.path.rglob("c*"):
+            if path.is_file():
+                fields, _ = read_header(path.read_bytes())
+                if fields["checkpoint_id"] == checkpoint_id:
+                    return path, fields
+        raise LookupError(checkpoint_id)
+
+    def _block(self, checkpoint_id: str) -> tuple[Path, int]:
+        path, fields = self._find(checkpoint_id)
+        (block,) = path.parent.glob(f"b*{fields['own_block']}")
+        return block, fields["own_block"]
+
+    def back_up(self) -> Callable[[], None]:
+        copy = self.path.with_name(f"backup-{os.urandom(4).hex()}")
+        shutil.copytree(self.path, copy)
+
+        def restore() -> None:
+            shutil.rmtree(self.path)
+            shutil.copytree(copy, self.path)
+
+        return restore
+
+    def reading(self) -> contextlib.AbstractContextManager[Callable[[], int]]:
+        return read_by_this_process()
+
+
+# --- SQLite -----------------------------------------------------------------------------------------------------------
+
+
+class SQLitePlace(Place):
+    name = "sqlite"
+
+    def __init__(self, *, folder: Path, **_: Any) -> None:
+        self.path = folder / "store.db"
+        self.address = json.dumps(["sqlite", {"path": str(self.path)}])
+
+    def open(self, **options: Any) -> Backend:
+        return SQLiteBackend(path=str(self.path), **options)
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Runs one statement, by a connection of its own."""
+        with contextlib.closing(sqlite3.connect(self.path, timeout=10, isolation_level=None)) as connection:
+            return connection.execute(statement, values).fetchall()
+
+    def count(self) -> int:
+        return sum(self.execute(f"SELECT count(*) FROM {table}")[0][0] for table in TABLES) if self.path.exists() else 0
+
+    def size(self) -> int:
+        return int(self.execute(_SIZE)[0][0])
+
+    def damage(self, checkpoint_id: str, change: Change, what: Literal["payload", "block"] = "payload") -> None:
+        for old in self.payloads(checkpoint_id)[slice(1) if what == "payload" else slice(1, None)]:
+            table = Checkpoint.__tablename__ if what == "payload" else Block.__tablename__
+            self.execute(f"UPDATE {table} SET payload = ? WHERE payload = ?", (change(old), old))
+
+    def payloads(self, checkpoint_id: str) -> list[bytes]:
+        return [row[0] for row in self.execute(_PAYLOADS.format("?1"), (checkpoint_id,))]
+
+    def back_up(self) -> Callable[[], None]:
+        copy = self.path.with_name(f"backup-{os.urandom(4).hex()}.db")
+        _copy_sqlite(self.path, copy)
+        return lambda: _copy_sqlite(copy, self.path)
+
+    def reading(self) -> contextlib.AbstractContextManager[Callable[[], int]]:
+        return read_by_this_process()
+
+
+def _copy_sqlite(source: Path, target: Path) -> None:
+    with (
+        contextlib.closing(sqlite3.connect(source, timeout=10)) as a,
+        contextlib.closing(sqlite3.connect(target, timeout=10)) as b,
+    ):
+        a.backup(b)
+
+
+_SIZE = (
+    "SELECT (SELECT coalesce(sum(length(payload) + length(ranges) + coalesce(length(metadata), 0)), 0)"
+    " FROM locus_store_checkpoints) + (SELECT coalesce(sum(length(payload)), 0) FROM locus_store_blocks)"
+)
+_PAYLOADS = (
+    "SELECT payload FROM (SELECT 1 AS n, payload FROM locus_store_checkpoints WHERE checkpoint_id = {0} UNION ALL"
+    " SELECT 2, b.payload FROM locus_store_blocks b JOIN locus_store_checkpoints c ON c.thread = b.thread"
+    " AND c.own_block BETWEEN b.block_number AND b.last_number WHERE c.checkpoint_id = {0}) AS found ORDER BY n"
+)
+
+
+# --- PostgreSQL -------------------------------------------------------------------------------------------------------
+
+
+class PostgreSQLPlace(Place):
+    name = "postgresql"
+    pooled = {"min_pool_size": 1, "max_pool_size": 1}
+
+    def __init__(self, *, server: servers.PostgreSQLServer, url: str, **_: Any) -> None:
+        self.server = server
+        self.url = url
+        self.address = json.dumps(["postgresql", {"dsn": url}])
+        self.clear()
+
+    def open(self, **options: Any) -> Backend:
+        return PostgreSQLBackend(dsn=self.url, **options)
+
+    def execute(self, *statements: str) -> list[Any]:
+        """Runs statements, by a connection of its own."""
+        return self.server.execute(*statements, url=self.url)
+
+    def count(self) -> int:
+        return sum(row[0] for row in self.execute(" UNION ALL ".join(f"SELECT count(*) FROM {t}" for t in TABLES)))
+
+    def size(self) -> int:
+        return int(self.execute(_SIZE)[0][0])
+
+    def damage(self, checkpoint_id: str, change: Change, what: Literal["payload", "block"] = "payload") -> None:
+        for old in self.payloads(checkpoint_id)[slice(1) if what == "payload" else slice(1, None)]:
+            table = Checkpoint.__tablename__ if what == "payload" else Block.__tablename__
+            self.execute(
+                rf"UPDATE {table} SET payload = '\x{change(old).hex()}' WHERE payload = '\x{old.hex()}'",
+            )
+
+    def payloads(self, checkpoint_id: str) -> list[bytes]:
+        literal = "'" + checkpoint_id.replace("'", "''") + "'"
+        return [row[0] for row in self.execute(_PAYLOADS.format(literal))]
+
+    def clear(self) -> None:
+        self.execute(_THROW_OUT, *[f"DELETE FROM {table}" for table in TABLES])
+
+    def connections(self, state: str = "%") -> int:
+        """How many connections other than this one the database has, in a state."""
+        rows = self.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            f" AND pid <> pg_backend_pid() AND state LIKE '{state}'"
+        )
+        return int(rows[0][0])
+
+    def assert_nothing_open(self) -> None:
+        # The server needs a moment to notice that a client has gone.
+        deadline = time.monotonic() + 2
+        while self.connections() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert self.connections() == 0
+
+    def throw_out(self) -> None:
+        """Ends all connections of all stores."""
+        self.execute(_THROW_OUT)
+
+    def back_up(self) -> Callable[[], None]:
+        kept = {table: self.execute(f"SELECT * FROM {table}") for table in TABLES}
+
+        def restore() -> None:
+            servers.run_apart(_put_rows(self.url, kept))
+
+        return restore
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Callable[[], int]]:
+        # What PostgreSQL keeps outside of its rows, which is where payloads of some size are.
+        start = self._toast_blocks()
+        yield lambda: 8192 * (self._toast_blocks() - start)
+
+    def _toast_blocks(self) -> int:
+        # A session's numbers are seen by others when it ends, or a second later.
+        self.throw_out()
+        return int(
+            self.execute(
+                "SELECT pg_sleep(0.05)",
+                "SELECT coalesce(sum(toast_blks_read + toast_blks_hit), 0)::bigint FROM pg_statio_user_tables",
+            )[0][0]
+        )
+
+
+_THROW_OUT = (
+    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+
+
+async def _put_rows(url: str, kept: dict[str, list[Any]]) -> None:
+    import asyncpg
+
+    connection = await asyncpg.connect(url, timeout=10)
+    try:
+        async with connection.transaction():
+            await connection.execute(f"LOCK TABLE {', '.join(kept)}")
+            for table, rows in kept.items():
+                await connection.execute(f"DELETE FROM {table}")
+                if rows:
+                    await connection.copy_records_to_table(table, records=map(tuple, rows), columns=list(rows[0].keys()))
+    finally:
+        await connection.close()
+
+
+async def create_postgresql_schema(url: str) -> None:
+    """Makes the tables in an empty database."""
+    async with PostgreSQLBackend(dsn=url) as store:
+        await store.setup()
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+TABLE: dict[str, type[Place]] = {
+    place.name: place for place in (MemoryPlace, FilePlace, SQLitePlace, PostgreSQLPlace)
+}
+"""The backends of the shared suite."""
+for _n, _c in {"file": FileBackend, "sqlite": SQLiteBackend, "postgresql": PostgreSQLBackend}.items():  # DEV
+    if _c is None:
+        del TABLE[_n]
+
+SHARED = [name for name, place in TABLE.items() if place.capabilities.shared]
+"""Those on whose storage several processes can work."""
+
+_KINDS: dict[str, Callable[..., Backend]] = {
+    "file": FileBackend,
+    "sqlite": SQLiteBackend,
+    "postgresql": PostgreSQLBackend,
+}
+
+
+def connect(address: str, **options: Any) -> Backend:
+    """A backend on a place of another process."""
+    kind, arguments = json.loads(address)
+    return _KINDS[kind](**arguments, **options)
+
+
+# --- what this process has open ---------------------------------------------------------------------------------------
+
+
+class Left:
+    """The threads and descriptors that came up since this object was made."""
+
+    def __init__(self) -> None:
+        self._threads = set(threading.enumerate())
+        self._descriptors = _descriptors()
+
+    def now(self) -> list[str]:
+        """What is open and was not then."""
+        threads = [t for t in threading.enumerate() if t not in self._threads]
+        # Those of the event loop's own executor end with the loop.
+        found = [f"thread {t.name}" for t in threads if not t.name.startswith(("asyncio_", "servers"))]
+        return found + [f"descriptor of {name}" for name in (_descriptors() - self._descriptors).elements()]
+
+    async def assert_nothing(self) -> None:
+        """Asserts that nothing is left, after a moment in which the loop may close transports."""
+        for _ in range(200):
+            if not self.now():
+                return
+            await asyncio.sleep(0.01)
+        assert self.now() == []
+
+
+def _descriptors() -> Counter[str]:
+    names: list[str] = []
+    with contextlib.suppress(FileNotFoundError):  # no /proc here: only threads are looked at
+        for fd in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                names.append(os.readlink(f"/proc/self/fd/{fd}"))
+    return Counter(n for n in names if not n.startswith("/proc/"))
+
+
+@contextlib.contextmanager
+def read_by_this_process() -> Iterator[Callable[[], int]]:
+    """Counts the bytes that this process reads from files."""
+
+    def read() -> int:
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    start = read()
+    yield lambda: read() - start
+
+
+def database_of(url: str) -> str:
+    """The name of the database of a URL."""
+    return urlsplit(url).path.lstrip("/")

@@ -1,0 +1,5 @@
+"""The shared suite: one file per operation, run over every backend of `backends.TABLE`; no backend is named here."""
+
+from store_fixtures import checkpointer, clock, open_store, other, place, postgresql_database, store
+
+__all__ = ["checkpointer", "clock", "open_store", "other", "place", "postgresql_database", "store"]

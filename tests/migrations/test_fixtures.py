@@ -1,0 +1,54 @@
+"""Databases of past releases: brought up to date where they are, with all that is in them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import servers
+from migrations.conftest import Database
+from migrations.test_model import differences
+from sqlalchemy import Connection, select
+
+from locus_store.migrations import upgrade
+from locus_store.sql.models import Block, Checkpoint, Thread
+from locus_store.sql.schema import REVISIONS, check
+
+FIXTURES = Path(__file__).with_name("fixtures")
+
+
+@pytest.fixture(params=REVISIONS)
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """A copy of the database that the release of that revision made."""
+    servers.note_ran("sqlite")
+    shutil.copy(FIXTURES / f"{request.param}.sqlite3", tmp_path / "store.db")
+    return Database(f"sqlite:///{tmp_path / 'store.db'}")
+
+
+def test_upgrading_a_past_release_loses_nothing(old: Database) -> None:
+    tables = old.tables() - {"locus_store_alembic", "locus_store_schema"}
+    before = {table: old.execute(f"SELECT count(*) FROM {table}") for table in tables}
+    assert [] not in before.values()
+    assert [(0,)] not in before.values()
+    old(upgrade)
+    old(upgrade)
+    old(check)
+    assert old(differences) == []
+    assert {table: old.execute(f"SELECT count(*) FROM {table}") for table in before} == before
+
+
+def test_the_model_reads_it(old: Database) -> None:
+    def work(connection: Connection) -> None:
+        thread = connection.execute(select(Thread.id, Thread.tenant, Thread.created_at)).first()
+        assert thread is not None
+        assert thread.created_at.tzinfo is not None
+        of_thread = select(Checkpoint.checkpoint_id, Checkpoint.stamp, Checkpoint.details, Block.payload).join(
+            Block, Block.thread == Checkpoint.thread
+        )
+        rows = connection.execute(of_thread.where(Checkpoint.thread == thread.id)).all()
+        assert rows
+        assert all(len(row.stamp) == 16 and row.payload for row in rows)
+
+    old(upgrade)
+    old(work)

@@ -1,0 +1,110 @@
+"""The fixtures of the shared suite; each conftest.py that uses them imports them.
+
+`place`        an empty place of one backend (`backends.Place`), once for each backend of the table
+`open_store`   opens backends on it: ``open_store(clock=clock)``; they are closed at the end, and nothing may be left open
+`store`        one of them
+`other`        a second one, which knows nothing of what the first one saved: as good as another process
+`checkpointer` the second face of `store`, for `AgentState`
+`clock`        a clock that stands still unless it is told to go on
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import backends
+import pytest
+import servers
+
+from locus_store.core.backend import Backend
+from locus_store.core.checkpointer import Checkpointer
+from locus_store.core.state import AgentState
+
+__all__ = ["checkpointer", "clock", "open_store", "other", "place", "postgresql_database", "store"]
+
+OpenStore = Callable[..., Backend]
+
+
+class Clock:
+    """A clock that stands still unless it is told to go on."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+
+    def __call__(self) -> int:
+        return (self.now - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+    def advance(self, **by: float) -> None:
+        self.now += timedelta(**by)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+_postgresql: dict[int, str] = {}
+
+
+@pytest.fixture(scope="session")
+def postgresql_database(postgresql_server: servers.PostgreSQLServer) -> Iterator[str]:
+    """A database with our tables, for all tests of the session; a `PostgreSQLPlace` empties it."""
+    url = _postgresql.get(id(postgresql_server))
+    if url is None:
+        url = _postgresql[id(postgresql_server)] = postgresql_server.create_database()
+        servers.run_apart(backends.create_postgresql_schema(url))
+    yield url
+    postgresql_server.ensure_running()
+    postgresql_server.drop_database(url)
+
+
+@pytest.fixture(params=list(backends.TABLE))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
+    made = backends.TABLE[request.param]
+    reason = made.why_unavailable()
+    if reason is not None:
+        servers.note_missing(made.name, reason)
+        pytest.skip(reason)
+    needed: dict[str, Any] = {"folder": tmp_path}
+    if made is backends.PostgreSQLPlace:
+        server = request.getfixturevalue("postgresql_server")
+        server.ensure_running()
+        needed |= {"server": server, "url": request.getfixturevalue("postgresql_database")}
+        servers.note_ran(made.name, f"PostgreSQL {server.version}")
+    else:
+        servers.note_ran(made.name)
+    return made(**needed)
+
+
+@pytest.fixture
+async def open_store(place: backends.Place) -> AsyncIterator[OpenStore]:
+    left = backends.Left()
+    opened: list[Backend] = []
+
+    def open_one(**options: Any) -> Backend:
+        opened.append(place.open(**options))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        await store.close()
+    await left.assert_nothing()
+    place.assert_nothing_open()
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> Backend:
+    return open_store()
+
+
+@pytest.fixture
+def other(store: Backend, open_store: OpenStore) -> Backend:
+    return open_store()
+
+
+@pytest.fixture
+def checkpointer(store: Backend) -> Checkpointer[AgentState]:
+    return store.checkpointer()
