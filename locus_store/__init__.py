@@ -1,1 +1,144 @@
-"""locus_store: where an AI agent's state lives between runs."""
+"""locus_store: where an AI agent's state lives between runs.
+
+Threads and versioned checkpoints in memory, in files, in SQLite and in PostgreSQL, behind one interface::
+
+    store = locus_store.open_backend("sqlite:///agents.db")
+    await store.save("thread-1", {"messages": ["hello"]})
+    await store.load("thread-1")
+
+What `__all__` lists is the public interface. It is imported when it is asked for, so that importing this package loads
+no database.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from locus_store.backends.file import FileBackend, FileCheckpointer
+    from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
+    from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
+    from locus_store.backends.sqlite import SQLiteBackend, SQLiteCheckpointer
+    from locus_store.core.backend import Backend
+    from locus_store.core.capabilities import Capabilities
+    from locus_store.core.checkpointer import Checkpointer
+    from locus_store.core.compression import ZlibCodec
+    from locus_store.core.errors import (
+        BackendError,
+        BackendUnavailableError,
+        CheckpointError,
+        CheckpointExistsError,
+        CheckpointNotFoundError,
+        ConflictError,
+        CorruptCheckpointError,
+        LocusStoreError,
+        MissingDependencyError,
+        PayloadTooLargeError,
+        RetryableError,
+        SchemaAheadError,
+        SchemaError,
+        SchemaIncompleteError,
+        SchemaNotReadyError,
+        SerializationError,
+        StoreBusyError,
+        ThreadExistsError,
+        TransactionConflictError,
+        UnsupportedFormatError,
+        UnsupportedOperationError,
+    )
+    from locus_store.core.frames import Codec, ThreadName
+    from locus_store.core.infos import CheckpointInfo
+    from locus_store.core.messages import Message, Role, ToolCall, ToolResult
+    from locus_store.core.state import AgentState, ReasoningStep, ToolExecution
+    from locus_store.registry import open_backend, open_checkpointer
+
+    __version__: str
+
+__all__ = [
+    "AgentState",
+    "Backend",
+    "BackendError",
+    "BackendUnavailableError",
+    "Capabilities",
+    "CheckpointError",
+    "CheckpointExistsError",
+    "CheckpointInfo",
+    "CheckpointNotFoundError",
+    "Checkpointer",
+    "Codec",
+    "ConflictError",
+    "CorruptCheckpointError",
+    "FileBackend",
+    "FileCheckpointer",
+    "LocusStoreError",
+    "MemoryBackend",
+    "MemoryCheckpointer",
+    "Message",
+    "MissingDependencyError",
+    "PayloadTooLargeError",
+    "PostgreSQLBackend",
+    "PostgreSQLCheckpointer",
+    "ReasoningStep",
+    "RetryableError",
+    "Role",
+    "SQLiteBackend",
+    "SQLiteCheckpointer",
+    "SchemaAheadError",
+    "SchemaError",
+    "SchemaIncompleteError",
+    "SchemaNotReadyError",
+    "SerializationError",
+    "StoreBusyError",
+    "ThreadExistsError",
+    "ThreadName",
+    "ToolCall",
+    "ToolExecution",
+    "ToolResult",
+    "TransactionConflictError",
+    "UnsupportedFormatError",
+    "UnsupportedOperationError",
+    "ZlibCodec",
+    "__version__",
+    "open_backend",
+    "open_checkpointer",
+]
+
+_PLACES = {
+    "backends.file": ("FileBackend", "FileCheckpointer"),
+    "backends.memory": ("MemoryBackend", "MemoryCheckpointer"),
+    "backends.postgresql": ("PostgreSQLBackend", "PostgreSQLCheckpointer"),
+    "backends.sqlite": ("SQLiteBackend", "SQLiteCheckpointer"),
+    "core.backend": ("Backend",),
+    "core.capabilities": ("Capabilities",),
+    "core.checkpointer": ("Checkpointer",),
+    "core.compression": ("ZlibCodec",),
+    "core.frames": ("Codec", "ThreadName"),
+    "core.messages": ("Message", "Role", "ToolCall", "ToolResult"),
+    "core.state": ("AgentState", "ReasoningStep", "ToolExecution"),
+    "core.infos": ("CheckpointInfo",),
+    "registry": ("open_backend", "open_checkpointer"),
+}
+_MODULES = {name: module for module, names in _PLACES.items() for name in names}
+
+if not TYPE_CHECKING:  # a type checker knows the names, and is to find those that are misspelt
+
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import PackageNotFoundError, version
+
+            try:
+                found: Any = version("locus-store")
+            except PackageNotFoundError:
+                found = "0+unknown"
+        elif name in __all__:
+            # What is not in the table is an error class.
+            found = getattr(import_module(f"{__name__}.{_MODULES.get(name, 'core.errors')}"), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

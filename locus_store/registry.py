@@ -80,16 +80,16 @@ class _Driver(NamedTuple):
     """A driver's module in `locus_store.backends` and its two public classes."""
 
     module: str
-    backend: str
-    checkpoints: str
+    backend_name: str
+    checkpointer_name: str
 
     def backend_class(self) -> type[Backend]:
-        found: type[Backend] = self._named(self.backend)
+        found: type[Backend] = self._named(self.backend_name)
         return found
 
     def checkpointer(self, state_type: type[BaseModel], options: Mapping[str, Any]) -> Checkpointer[Any]:
         if state_type is AgentState:
-            found: Checkpointer[AgentState] = self._named(self.checkpoints)(**options)
+            found: Checkpointer[AgentState] = self._named(self.checkpointer_name)(**options)
             return found
         return self.backend_class()(**options).checkpointer(state_type)
 
@@ -150,7 +150,7 @@ class _Url(NamedTuple):
                 unknown.append(name)
         if unknown:
             known = ", ".join(sorted(readers))
-            raise ValueError(f"{driver.backend} has no option {', '.join(map(repr, unknown))}; known: {known}")
+            raise ValueError(f"{driver.backend_name} has no option {', '.join(map(repr, unknown))}; known: {known}")
         return found, passed
 
 
@@ -294,7 +294,7 @@ def _option_readers(backend: type[Backend]) -> dict[str, Callable[[str, str], An
             continue
         parameters = inspect.signature(vars(cls)["__init__"]).parameters.values()
         for parameter in parameters:
-            kinds = {kind.strip() for kind in str(parameter.annotation).split("|")}
+            kinds = {re.sub(r"Literal\[.*", "str", kind.strip()) for kind in str(parameter.annotation).split("|")}
             reader = next((_READERS[kind] for kind in _READERS if kind in kinds), None)
             if reader is not None and parameter.name not in _NO_OPTIONS and parameter.kind is not parameter.VAR_KEYWORD:
                 readers.setdefault(parameter.name, reader)

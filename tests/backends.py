@@ -25,50 +25,14 @@ from urllib.parse import urlsplit
 
 import servers
 
+from locus_store.backends.file import FileBackend
+from locus_store.backends.file.formats import load as read_header
 from locus_store.backends.memory import MemoryBackend
+from locus_store.backends.postgresql import PostgreSQLBackend
+from locus_store.backends.sqlite import SQLiteBackend
 from locus_store.core.backend import Backend
 from locus_store.core.capabilities import Capabilities
 from locus_store.sql.models import Block, Checkpoint, Schema, metadata
-
-# DEV: until the classes land
-def read_header(data):
-    from locus_store.backends.file.formats import load
-
-    return load(data)
-
-
-import importlib
-
-
-def _class(module, name):
-    try:
-        m = importlib.import_module(f"locus_store.backends.{module}")
-    except Exception as e:
-        print("DEV", module, e)
-        return None
-    if hasattr(m, name + "Backend"):
-        return getattr(m, name + "Backend")
-    driver = getattr(m, name + "Driver")
-    if getattr(driver, "__abstractmethods__", None):
-        print("DEV abstract", name)
-        return None
-
-    def make(**options):
-        mine = {"tenant", "ttl_seconds", "keep_checkpoints", "codec", "clock", "hint_bytes"}
-        outer = {k: v for k, v in options.items() if k in mine}
-        inner = {k: v for k, v in options.items() if k not in mine}
-        if "codec" in outer:
-            inner["codec"] = outer["codec"]
-        if "dsn" in inner:
-            inner["url"] = inner.pop("dsn")
-        return Backend(driver(**inner), **outer)
-
-    return make
-
-
-FileBackend = _class("file", "File")
-SQLiteBackend = _class("sqlite", "SQLite")
-PostgreSQLBackend = _class("postgresql", "PostgreSQL")
 
 Change = Callable[[bytes], bytes]
 
@@ -442,14 +406,12 @@ TABLE: dict[str, type[Place]] = {
     place.name: place for place in (MemoryPlace, FilePlace, SQLitePlace, PostgreSQLPlace)
 }
 """The backends of the shared suite."""
-for _n, _c in {"file": FileBackend, "sqlite": SQLiteBackend, "postgresql": PostgreSQLBackend}.items():  # DEV
-    if _c is None:
-        del TABLE[_n]
 
 SHARED = [name for name, place in TABLE.items() if place.capabilities.shared]
 """Those on whose storage several processes can work."""
 
 _KINDS: dict[str, Callable[..., Backend]] = {
+    "memory": MemoryBackend,
     "file": FileBackend,
     "sqlite": SQLiteBackend,
     "postgresql": PostgreSQLBackend,

@@ -19,7 +19,7 @@ import threading
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import Any, Generic, Self, TypedDict, TypeVar, overload
 from weakref import WeakValueDictionary
 
 from pydantic import BaseModel, ValidationError
@@ -31,6 +31,7 @@ from locus_store.core.capabilities import Capabilities
 from locus_store.core.clock import process_clock, to_datetime
 from locus_store.core.errors import CheckpointError, CorruptCheckpointError, SerializationError, ThreadExistsError
 from locus_store.core.metadata import matches
+from locus_store.core.options import check_count, check_limit
 from locus_store.core.protocols import BaseCheckpointer
 from locus_store.core.state import AgentState
 from locus_store.core.store import Store
@@ -78,12 +79,15 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
             return backend.checkpointer(state_type)
         return super().__new__(cls)
 
-    def __init__(self, backend: Any, state_type: type[State] = AgentState) -> None:  # type: ignore[assignment]
+    @overload
+    def __init__(self: StorageBackendAdapter[AgentState], backend: Any) -> None: ...
+    @overload
+    def __init__(self, backend: Any, state_type: type[State]) -> None: ...
+    def __init__(self, backend: Any, state_type: Any = AgentState) -> None:
         _check_backend(backend)
-        if not (isinstance(state_type, type) and issubclass(state_type, BaseModel)):
-            raise TypeError(f"a state type must be a pydantic model, got {state_type!r}")
+        _check_state_type(state_type)
         self.backend = backend
-        self._state_type = state_type
+        self._state_type: type[State] = state_type
         self._takes_metadata = "metadata" in _parameters(backend.save)
 
     @property
@@ -180,7 +184,7 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
 
     async def list_checkpoints(self, thread_id: str, limit: int | None = 10) -> list[str]:
         """The ids of a thread's checkpoints, newest first; a limit of None means all."""
-        _check_count(limit, "limit")
+        check_limit(limit)
         return [entry["checkpoint_id"] for entry in await self._index(ids.check_thread_id(thread_id))][:limit]
 
     async def list_threads(self, limit: int | None = 100, offset: int = 0, pattern: str = "*") -> list[str]:
@@ -191,8 +195,8 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
             offset: How many to pass over.
             pattern: ``*`` or ``%`` is any run of characters, ``?`` any one, everything else literal.
         """
-        _check_count(limit, "limit")
-        _check_count(offset, "offset")
+        check_limit(limit)
+        check_count(offset, "offset", 0)
         self._require_capability("list_threads")
         regex = patterns.parse(pattern).regex()
         ending = _key("", _LATEST)
@@ -209,7 +213,7 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
         row = await self._row(thread_id, checkpoint_id)
         if row is None:
             return None
-        return _shown(thread_id, {"checkpoint_id": row[_ID], "timestamp": row.get(_TIME, ""), "metadata": row[_NOTES]})
+        return _shown(thread_id, {"checkpoint_id": row[_ID], "timestamp": row[_TIME], "metadata": row[_NOTES]})
 
     async def list_with_metadata(self, limit: int | None = 100, offset: int = 0) -> list[AdaptedRow]:
         """The newest checkpoint of each thread with its metadata; reads the index of each of these threads."""
@@ -228,7 +232,7 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
             value: What the one key has; not to be given with a dict.
             limit: How many at the most; None for all.
         """
-        _check_count(limit, "limit")
+        check_limit(limit)
         self._require_capability("metadata_query")
         if isinstance(key, Mapping) and value is not None:
             raise TypeError("give either a dict, or one key and its value")
@@ -303,8 +307,11 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
                 if not overwrite:
                     raise ThreadExistsError(dest_thread_id)
                 await self._delete_thread(dest_thread_id)
+            index = await self._index(source_thread_id)
+            if newest[_ID] not in {entry["checkpoint_id"] for entry in index}:
+                index.insert(0, {"checkpoint_id": newest[_ID], "timestamp": newest[_TIME], "metadata": newest[_NOTES]})
             copied: list[_Entry] = []
-            for entry in await self._index(source_thread_id):
+            for entry in index:
                 row = await self._row(source_thread_id, entry["checkpoint_id"])
                 if row is not None:
                     await self._save_row(dest_thread_id, entry["checkpoint_id"], row)
@@ -323,7 +330,7 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
         Returns:
             How many went.
         """
-        _check_count(keep_last, "keep_last")
+        check_count(keep_last, "keep_last", 0)
         self._require_capability("vacuum")
         before = datetime.now(UTC) - timedelta(days=older_than_days)
         removed = 0
@@ -346,6 +353,12 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
             result = close()
             if inspect.isawaitable(result):
                 await result
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     # ------------------------------------------------------------------------------------------------- keys and rows
 
@@ -376,7 +389,7 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
         # "t:a:b" may be checkpoint "b" of thread "t:a", or something else that the backend is used for.
         if _ID not in row or (checkpoint_id is not None and row[_ID] != checkpoint_id):
             return None
-        return {_NOTES: {}, **row}
+        return {_TIME: "", _NOTES: {}, **row}
 
     async def _save_row(self, thread_id: str, checkpoint_id: str, row: dict[str, Any]) -> None:
         more = {"metadata": row[_NOTES] or {}} if self._takes_metadata else {}
@@ -387,9 +400,8 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
         if found is None:
             return []
         try:
-            entries: list[_Entry] = [
-                {**entry, "checkpoint_id": entry["checkpoint_id"]} for entry in found["checkpoints"]
-            ]
+            entries: list[_Entry] = list(found["checkpoints"])
+            _ = [entry["checkpoint_id"] for entry in entries]
         except (KeyError, TypeError) as e:
             raise CorruptCheckpointError(thread_id, None, "the list of its checkpoints is damaged") from e
         return entries
@@ -412,7 +424,7 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
                 if newest is not None:
                     break
             if newest is None:
-                await self._delete_thread(thread_id)
+                await self._delete_thread(thread_id, gone)
                 return len(gone)
             await self.backend.save(_key(thread_id, _LATEST), newest)
         await self._save_index(thread_id, left)
@@ -420,8 +432,8 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
             await self.backend.delete(_key(thread_id, one))
         return len(gone)
 
-    async def _delete_thread(self, thread_id: str) -> bool:
-        names = [entry["checkpoint_id"] for entry in await self._index(thread_id)]
+    async def _delete_thread(self, thread_id: str, also: Iterable[str] = ()) -> bool:
+        names = list(dict.fromkeys([*also, *(entry["checkpoint_id"] for entry in await self._index(thread_id))]))
         if self.capabilities.list_threads:
             # Those that the index has lost.
             start = _key(thread_id, "")
@@ -442,8 +454,8 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
             page = await listing(limit=size, **({"offset": len(keys)} if "offset" in known else {}))
             before = len(keys)
             keys.update(dict.fromkeys(page))
-            # Some give less than they are asked for, though there is more.
-            if len(keys) == before:
+            # A page may be shorter than it was asked for, though there is more.
+            if len(keys) == before or ("offset" not in known and len(page) < size):
                 return list(keys)
             if "offset" not in known:
                 size *= 2
@@ -458,11 +470,16 @@ def _check_backend(backend: Any) -> None:
     kind = type(backend).__name__
     if isinstance(backend, Store) or next(iter(_parameters(getattr(backend, "save", None))), "") == "state":
         raise TypeError(
-            f"{kind} is a checkpointer already: use it as it is, or hand over its backend (checkpointer.backend)"
+            f"{kind} is a checkpointer already: use it as it is, or adapt the backend under it (checkpointer.backend)"
         )
     missing = [name for name in _METHODS if not callable(getattr(backend, name, None))]
     if missing:
         raise TypeError(f"{kind} is no backend that can be adapted, for it lacks {', '.join(missing)}")
+
+
+def _check_state_type(state_type: Any) -> None:
+    if not (isinstance(state_type, type) and issubclass(state_type, BaseModel)):
+        raise TypeError(f"a state type must be a pydantic model, got {state_type!r}")
 
 
 def _parameters(function: Any) -> list[str]:
@@ -534,12 +551,3 @@ def _shown(thread_id: str, entry: _Entry) -> AdaptedRow:
         "created_at": _time(entry.get("timestamp")),
         "metadata": entry.get("metadata") or {},
     }
-
-
-def _check_count(value: int | None, what: str) -> None:
-    if value is None and what == "limit":
-        return
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{what} must be an int, got {type(value).__name__}")
-    if value < 0:
-        raise ValueError(f"{what} must be at least 0, got {value}")

@@ -8,13 +8,16 @@ from pydantic import BaseModel
 
 from locus_store.core.checkpointer import Checkpointer
 from locus_store.core.clock import Clock, IncreasingClock, process_clock
+from locus_store.core.codec import why_not
 from locus_store.core.driver import Driver, IfExists
+from locus_store.core.errors import SerializationError
 from locus_store.core.frames import Codec
 from locus_store.core.ids import DEFAULT_TENANT
 from locus_store.core.known import Ledger
 from locus_store.core.metadata import Metadata
+from locus_store.core.options import Options
 from locus_store.core.state import AgentState
-from locus_store.core.store import Options, Store
+from locus_store.core.store import Store
 
 State = TypeVar("State", bound=BaseModel)
 
@@ -108,6 +111,8 @@ class Backend(Store):
                 f"save(thread_id, document): the document must be a dict, got {type(document).__name__}. "
                 "States are saved by backend.checkpointer(StateType)"
             )
+        if type(document) is not dict:
+            raise SerializationError("$", why_not(document))
         return await self._save_document(
             thread_id, document, checkpoint_id, metadata, expected_version, if_exists, parent
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -32,6 +32,12 @@ class Checkpointer(Store, Generic[State]):
         super().__init__(store._driver, store._options, store._ledger)
         self.backend = store
         self._dumper = Dumper(state_type)
+
+    def tenant(self, name: str) -> Self:
+        """The same checkpointer inside another tenant; it shares connections and needs no `close` of its own."""
+        other = super().tenant(name)
+        other.backend = self.backend.tenant(name)
+        return other
 
     @property
     def state_type(self) -> type[State]:

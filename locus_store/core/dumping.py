@@ -5,38 +5,37 @@ types that pydantic knows (paths, URLs, addresses, dataclasses) their JSON form.
 `StateList`, so that messages which were saved before are not turned into data again.
 
 Such conversions are undone by the model's own validation, where the field says what it expects. Where it does not (an
-enum in a field of type ``Any``) the value would silently come back as something else; so the first time that a kind of
-conversion is met in a place, the document is read back and compared, and refused if it differs.
+enum in a field of type ``Any``) the value would silently come back as something else. So the first time that a kind of
+conversion is met in a place, what was made of it is read back and compared, and refused if it differs; where the
+field's type does not say alone what comes back, that is done for each value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import partial
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, PlainSerializer, RootModel, ValidationError, WrapSerializer
+from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from locus_store.core.codec import Path, encode, show_path
+from locus_store.core.codec import KEY, MAX_DEPTH, MEMBER, Path, encode, show_path
+from locus_store.core.comparing import difference
 from locus_store.core.errors import SerializationError
+from locus_store.core.fields import Fields, Place, fields_of, item_type
 from locus_store.core.lists import LIST, TUPLE, StateList
+from locus_store.core.unchanged import digest_of
 
 State = TypeVar("State", bound=BaseModel)
 
-_LEAVES = frozenset(
-    {str, int, float, bool, type(None), bytes, datetime, date, time, timedelta, Decimal, UUID}
-)
+_LEAVES = frozenset({str, int, float, bool, type(None), bytes, datetime, date, time, timedelta, Decimal, UUID})
 _ANY = "*"
-_JSON_ONLY = ("json", "json-unless-none")
-_MOST_TRUSTED = 4096
-
-Conversion = tuple[Path, type]
-"""Where a value that is no plain data was met (indexes of lists as ``*``), and its type."""
+_STATE = "state"
 
 
 class Dumper(Generic[State]):
@@ -52,157 +51,254 @@ class Dumper(Generic[State]):
         if issubclass(state_type, RootModel):
             raise TypeError(f"{state_type.__name__} is a RootModel; a state must have fields")
         self.state_type = state_type
-        self._trusted: set[Conversion] = set()
 
-    def document(self, state: State) -> dict[Any, Any]:
+    def document(self, state: BaseModel) -> dict[Any, Any]:
         """The state's document.
+
+        Args:
+            state: The state, of any pydantic model; `state` reads it as the dumper's type.
 
         Raises:
             SerializationError: A value would not come back as what it is.
         """
-        met: set[Conversion] = set()
-        document = self._model(state, (), met, lists=True)
-        unseen = met - self._trusted
-        if unseen:
-            self._check(state, met, unseen)
+        try:
+            walk = _Walk()
+            document = walk.model(state, (), lists=True)
+            walk.met(fields_of(type(state)), (_STATE, self.state_type))
+            if walk.unseen:
+                self._check(state, walk)
+        except RecursionError as e:
+            raise SerializationError("$", "nested too deeply for the stack that is left, or contains itself") from e
+        if type(document) is not dict:
+            raise SerializationError("$", f"{type(state).__name__} has a serializer that does not give a dict")
         return document
 
     def state(self, document: dict[Any, Any]) -> State:
         """The state again; raises pydantic's ``ValidationError`` if the document does not fit the type."""
-        return self.state_type.model_validate(document, by_alias=True, by_name=True)
+        return _read(self.state_type, document)
 
-    # -------------------------------------------------------------------------------------------------------- walking
+    def _check(self, state: BaseModel, walk: _Walk) -> None:
+        """Read the whole document back.
 
-    def _model(self, value: BaseModel, path: Path, met: set[Conversion], *, lists: bool) -> Any:
+        A state of another type than the dumper's is read back as its own: that shows that its document says all.
+        """
+        whole = _Walk()
+        plain = whole.model(state, (), lists=False)
+        encode(plain)  # what cannot be stored at all is named first
+        try:
+            back = _read(self.state_type if isinstance(state, self.state_type) else type(state), plain)
+        except ValidationError as e:
+            raise _refused(e, ()) from e
+        _compare(state, back, ())
+        walk.trust()
+        whole.trust()
+
+
+def _read(kind: type[State], document: Any) -> State:
+    # A strict model would not take an enum's value for the enum.
+    return kind.model_validate(document, strict=False, by_alias=True, by_name=True)
+
+
+def _refused(error: ValidationError, path: Path) -> SerializationError:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return SerializationError(
+        show_path((*path, *first["loc"])),
+        f"what is stored of this would not be accepted when the state is loaded ({first['type']}); "
+        "give the field a type that accepts it, or store plain data",
+    )
+
+
+def _compare(then: Any, back: Any, path: Path) -> None:
+    found = difference(then, back, path)
+    if found is not None:
+        where, kind = found
+        raise SerializationError(
+            show_path(where),
+            f"a value of type {kind.__name__} here would not come back as what it is when the state is loaded; "
+            "give the field that type, or store plain data",
+        )
+
+
+class _Walk:
+    """One walk through a state, or through one element of its lists.
+
+    Attributes:
+        unseen: The conversions that were met and are not known to be undone on loading.
+    """
+
+    __slots__ = ("unseen",)
+
+    def __init__(self) -> None:
+        self.unseen: list[tuple[Fields, Place]] = []
+
+    def met(self, owner: Fields, place: Place) -> None:
+        """Note a conversion."""
+        if place not in owner.trusted:
+            self.unseen.append((owner, place))
+
+    def trust(self) -> None:
+        """All conversions that were met have been shown to be undone."""
+        for owner, place in self.unseen:
+            owner.trust((place,))
+
+    def model(self, value: BaseModel, path: Path, *, lists: bool) -> Any:
+        """A model as plain data.
+
+        Args:
+            value: The model.
+            path: Where it is.
+            lists: Whether lists of models become `StateList`.
+        """
         kind = type(value)
-        serialized = _serialized_fields(kind)
-        if serialized is None:
-            return self._plain(value.model_dump(mode="python"), path, met)
-        excluded = _excluded_fields(kind)
-        dumped = value.model_dump(mode="python", include=set(serialized)) if serialized else {}
-        found = {
-            name: self._plain(dumped.get(name, part), (*path, name), met, lists=lists)
-            for name, part in value.__dict__.items()
-            if name not in excluded and name in kind.model_fields
-        }
+        known = fields_of(kind)
+        if known.serialized is None:
+            return self._part(value.model_dump(mode="python", by_alias=False), path, _Spot(kind, known, ("model",), True))
+        found: dict[str, Any] = {}
+        names = known.names
+        for name, part in value.__dict__.items():
+            if name in names:
+                found[name] = part if type(part) in _LEAVES else self._field(kind, known, name, part, path, lists)
+        if len(found) < len(names):
+            missing = min(names - found.keys())
+            raise SerializationError(show_path((*path, missing)), "the model lacks the value of this field")
+        if known.serialized:
+            self._own_serializers(value, known, found, path)
         for name, part in (value.__pydantic_extra__ or {}).items():
-            found[name] = self._plain(part, (*path, name), met, lists=lists)
+            found[name] = self._part(part, (*path, name), _Spot(kind, known, ("extra", name), True, lists))
         return found
 
-    def _plain(self, value: Any, path: Path, met: set[Conversion], *, lists: bool = False) -> Any:
+    def _field(self, kind: type[BaseModel], known: Fields, name: str, part: Any, path: Path, lists: bool) -> Any:
+        if known.serialized and name in known.serialized:
+            return None  # comes from the model's own serializer
+        return self._part(part, (*path, name), _Spot(kind, known, ("field", name), name in known.doubtful, lists))
+
+    def _own_serializers(self, value: BaseModel, known: Fields, found: dict[str, Any], path: Path) -> None:
+        assert known.serialized is not None
+        dumped = value.model_dump(mode="python", by_alias=False, include=set(known.serialized))
+        for name in known.serialized & found.keys():
+            if name in dumped:
+                spot = _Spot(type(value), known, ("serialized", name), True)
+                found[name] = self._part(dumped[name], (*path, name), spot)
+            else:
+                del found[name]
+
+    def _part(self, value: Any, path: Path, spot: _Spot) -> Any:
         kind = type(value)
         if kind in _LEAVES:
             return value
+        if len(path) > MAX_DEPTH:
+            raise SerializationError(
+                show_path(path[:12]) + " …", f"nested more than {MAX_DEPTH} levels deep, or contains itself"
+            )
         if kind is list or kind is tuple:
-            return self._sequence(value, path, met, lists=lists)
+            return self._sequence(value, path, spot)
         if kind is dict:
             return {
-                self._key(k, path, met): self._plain(v, (*path, k), met, lists=lists) for k, v in value.items()
+                self._key(k, path, spot): v if type(v) in _LEAVES else self._part(v, (*path, k), spot.at(k))
+                for k, v in value.items()
             }
         if kind is set or kind is frozenset:
-            return kind([self._plain(v, (*path, _ANY), met) for v in value])
-        met.add((path, kind))
+            return self._members(value, path, spot)
+        plain = self._converted(value, path, spot)
+        if spot.doubtful:
+            self.met(spot.owner, (*spot.steps, kind, digest_of(encode(plain, path))))
+        else:
+            self.met(spot.owner, (*spot.steps, kind, value.name) if isinstance(value, Enum) else (*spot.steps, kind))
+        return plain
+
+    def _converted(self, value: Any, path: Path, spot: _Spot) -> Any:
         if isinstance(value, BaseModel):
-            return self._model(value, path, met, lists=lists)
+            return self.model(value, path, lists=spot.lists)
         if isinstance(value, Enum):
-            return self._plain(value.value, path, met)
-        if is_dataclass(value):
-            return {f.name: self._plain(getattr(value, f.name), (*path, f.name), met) for f in fields(value)}
+            return self._part(value.value, path, spot.within(doubtful=True))
+        if is_dataclass(value) and not isinstance(value, type):
+            inner = spot.within(doubtful=True)
+            return {f.name: self._part(getattr(value, f.name), (*path, f.name), inner.at(f.name)) for f in fields(value)}
+        if isinstance(value, Iterator):
+            return value  # the codec refuses it and says where; it would be used up by looking at it
         try:
             return to_jsonable_python(value)
         except (PydanticSerializationError, ValueError):
             return value  # the codec refuses it and says where
 
-    def _key(self, key: Any, path: Path, met: set[Conversion]) -> Any:
+    def _key(self, key: Any, path: Path, spot: _Spot) -> Any:
         if type(key) in _LEAVES or type(key) is tuple:
             return key
-        return self._plain(key, (*path, "<key>"), met)
+        plain = self._part(key, (*path, KEY), spot.at(KEY))
+        if type(plain) in (dict, list, set):
+            raise SerializationError(show_path((*path, KEY)), f"a {type(key).__name__} cannot be a key of stored data")
+        return plain
 
-    def _sequence(self, value: Sequence[Any], path: Path, met: set[Conversion], *, lists: bool) -> Any:
+    def _members(self, value: set[Any] | frozenset[Any], path: Path, spot: _Spot) -> Any:
+        """A set of plain values as it is; one of models as a list, in an order that depends on nothing but them."""
+        if _LEAVES.issuperset(map(type, value)):
+            return value
+        inner = spot.at(MEMBER)
+        made = [self._part(v, (*path, MEMBER), inner) for v in value]
+        if not any(type(m) in (dict, list, set) for m in made):
+            return type(value)(made)
+        self.met(spot.owner, (*spot.steps, type(value)))
+        return sorted(made, key=lambda m: encode(m, path).data)
+
+    def _sequence(self, value: Sequence[Any], path: Path, spot: _Spot) -> Any:
         kinds = set(map(type, value))
         if kinds <= _LEAVES:
             return value
-        inner = (*path, _ANY)
-        if lists and all(issubclass(k, BaseModel) for k in kinds):
-            met.update((inner, k) for k in kinds)
-            return StateList(value, LIST if type(value) is list else TUPLE, self._dump_element)
-        made = [self._plain(v, inner, met) for v in value]
+        inner = spot.at(_ANY)
+        if spot.lists and all(issubclass(k, BaseModel) for k in kinds):
+            for kind in kinds:
+                self.met(inner.owner, (*inner.steps, kind))
+            return StateList(value, LIST if type(value) is list else TUPLE, partial(_dump_element, inner))
+        inner = inner.within(doubtful=spot.doubtful)
+        made = [v if type(v) in _LEAVES else self._part(v, (*path, i), inner) for i, v in enumerate(value)]
         return made if type(value) is list else tuple(made)
 
-    def _dump_element(self, item: Any, path: Path) -> Any:
-        """One object of a `StateList`, when it is new."""
-        met: set[Conversion] = set()
-        inner = (*path[:-1], _ANY)
-        plain = self._model(item, inner, met, lists=False)
-        unseen = met - self._trusted
-        if unseen:
-            again: set[Conversion] = set()
-            try:
-                back = type(item).model_validate(plain, by_alias=True, by_name=True)
-                same = encode(self._model(back, inner, again, lists=False)) == encode(plain, path)
-            except ValidationError:
-                same = False
-            self._trust(met, unseen, same and again >= met)
-        return plain
 
-    # ------------------------------------------------------------------------------------------------------- checking
+class _Spot:
+    """Where in a model a walk is.
 
-    def _check(self, state: State, met: set[Conversion], unseen: set[Conversion]) -> None:
-        """Read the document back, once for each new kind of conversion."""
-        plain = self._model(state, (), set(), lists=False)
-        text = encode(plain)
-        again: set[Conversion] = set()
+    Attributes:
+        kind: The class of the model.
+        owner: What is known of it.
+        steps: How to get from the model to here.
+        doubtful: Whether the model's field leaves open what comes back.
+        lists: Whether lists of models become `StateList`.
+    """
+
+    __slots__ = ("doubtful", "kind", "lists", "owner", "steps")
+
+    def __init__(self, kind: type[BaseModel], owner: Fields, steps: Place, doubtful: bool, lists: bool = False) -> None:
+        self.kind = kind
+        self.owner = owner
+        self.steps = steps
+        self.doubtful = doubtful
+        self.lists = lists
+
+    def at(self, step: Any) -> _Spot:
+        """One step further; which key of a dict it is counts only where a declared type may tell them apart."""
+        return _Spot(self.kind, self.owner, (*self.steps, step if self.doubtful else _ANY), self.doubtful, self.lists)
+
+    def within(self, *, doubtful: bool) -> _Spot:
+        """In a value that is not a dict of the document."""
+        return _Spot(self.kind, self.owner, self.steps, doubtful)
+
+
+def _dump_element(spot: _Spot, item: Any, path: Path) -> Any:
+    """One object of a `StateList`, when it is new."""
+    walk = _Walk()
+    plain = walk.model(item, path, lists=False)
+    if spot.doubtful:
+        walk.met(spot.owner, (*spot.steps, type(item), digest_of(encode(plain, path))))
+    if walk.unseen:
+        encode(plain, path)
+        adapter = item_type(spot.kind, str(spot.steps[1])) if spot.doubtful and len(spot.steps) == 3 else None
         try:
-            back = self.state(plain)
-            same = encode(self._model(back, (), set(), lists=False)) == text
-            self._model(back, (), again, lists=True)
-        except ValidationError:
-            same = False
-        self._trust(met, unseen, same and again >= met)
-
-    def _trust(self, met: set[Conversion], unseen: set[Conversion], right: bool) -> None:
-        if not right:
-            path, kind = min(unseen, key=repr)
-            raise SerializationError(
-                show_path(path),
-                f"a value of type {kind.__name__} here would not come back as what it is when the state is loaded; "
-                "give the field that type, or store plain data",
-            )
-        if len(self._trusted) < _MOST_TRUSTED:
-            self._trusted |= met
-
-
-_serialized: dict[type[BaseModel], frozenset[str] | None] = {}
-
-
-def _serialized_fields(kind: type[BaseModel]) -> frozenset[str] | None:
-    """The fields that have serializers of their own for Python data; None if the whole model has one."""
-    if kind not in _serialized:
-        decorators = kind.__pydantic_decorators__
-        if issubclass(kind, RootModel) or decorators.model_serializers:
-            _serialized[kind] = None
-        else:
-            found = {
-                name
-                for d in decorators.field_serializers.values()
-                for name in d.info.fields
-                if d.info.when_used not in _JSON_ONLY
-            }
-            found |= {
-                name
-                for name, f in kind.model_fields.items()
-                for m in f.metadata
-                if isinstance(m, (PlainSerializer, WrapSerializer)) and m.when_used not in _JSON_ONLY
-            }
-            _serialized[kind] = frozenset(kind.model_fields) if "*" in found else frozenset(found)
-    return _serialized[kind]
-
-
-_excluded: dict[type[BaseModel], frozenset[str]] = {}
-
-
-def _excluded_fields(kind: type[BaseModel]) -> frozenset[str]:
-    found = _excluded.get(kind)
-    if found is None:
-        found = _excluded[kind] = frozenset(n for n, f in kind.model_fields.items() if f.exclude)
-    return found
+            if adapter is None:
+                back = _read(type(item), plain)
+            else:
+                back = adapter.validate_python(plain, strict=False, by_alias=True, by_name=True)
+        except ValidationError as e:
+            raise _refused(e, path) from e
+        _compare(item, back, path)
+        walk.trust()
+    return plain

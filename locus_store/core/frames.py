@@ -17,6 +17,7 @@ two blocks gives a valid payload.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
@@ -105,6 +106,9 @@ def _mixed_entries(body: bytes) -> Iterator[Entry]:
         at += size
 
 
+# ------------------------------------------------------------------------------------------------------------ writing
+
+
 def build(counts: Counts, entries: Sequence[Entry], codec: Codec | None, thread: ThreadName) -> bytes:
     """A frame without a number in front."""
     kinds = {e.kind for e in entries}
@@ -131,67 +135,99 @@ def numbered(number: int, frame: bytes) -> bytes:
     return b"%d %b" % (number, frame)
 
 
+# ------------------------------------------------------------------------------------------------------------ reading
+
+
+_HEAD = rb"(%d ([jmr]) ([^ \n]+) ([0-9:,]+|-) ([0-9]{1,15}) )([0-9a-f]{8})\n" % FORMAT
+_first_line = re.compile(_HEAD).match
+_numbered_line = re.compile(rb"([0-9]{1,19}) " + _HEAD).match
+_any_format = re.compile(rb"([0-9]{1,9}) ").match
+_any_number = re.compile(rb"[0-9]{1,19} ").match
 _known_counts: dict[bytes, Counts] = {b"-": ()}
+_MOST_KNOWN_COUNTS = 4096
 
 
 def _read_counts(text: bytes) -> Counts:
-    found = _known_counts.get(text)
-    if found is None:
+    try:
         pairs = [part.split(b":") for part in text.split(b",")]
         found = tuple([(int(a), int(b)) for a, b in pairs])
-        if len(_known_counts) < 4096:
-            _known_counts[text] = found
+    except ValueError as e:
+        raise DamagedError("a frame's first line does not parse") from e
+    if len(_known_counts) < _MOST_KNOWN_COUNTS:
+        _known_counts[text] = found
     return found
 
 
-def _read(payload: bytes, at: int, number: int, codec: Codec | None, thread: ThreadName) -> tuple[Frame, int]:
+def _not_ours(payload: bytes, at: int, *, number: bool) -> DamagedError | UnknownFormatError:
+    """Why a frame's first line does not parse."""
+    if number and (found := _any_number(payload, at)):
+        at = found.end()
+    form = _any_format(payload, at)
+    if form and int(form[1]) > FORMAT:
+        return UnknownFormatError(f"format {int(form[1])}, this release reads {FORMAT}")
+    return DamagedError("a frame's first line does not parse")
+
+
+def _decoded(name: bytes, body: bytes, codec: Codec | None, thread: ThreadName) -> bytes:
+    if codec is None or codec.name.encode() != name:
+        raise UnknownFormatError(f"stored with the codec {ascii(name)[2:-1]!r}, which this store was not given")
     try:
-        end = payload.index(b"\n", at) + 1
-        head = payload[at : end - 9]
-        form, kind, name, counts, length, checksum = payload[at : end - 1].split(b" ")
-        if int(form) != FORMAT:
-            raise UnknownFormatError(f"format {int(form)}, this release reads {FORMAT}")
-        stop = end + int(length)
-        body = payload[end:stop]
-        if crc32(body, crc32(head)) != int(checksum, 16) or len(body) != stop - end:
-            raise DamagedError("a checksum differs")
-        pairs = _read_counts(counts)
-    except UnknownFormatError:
-        raise
-    except ValueError as e:
-        raise e if isinstance(e, DamagedError) else DamagedError("a frame's first line does not parse") from e
-    if name != b"-":
-        if codec is None or codec.name.encode() != name:
-            raise UnknownFormatError(f"stored with the codec {name.decode()!r}, which this store was not given")
-        try:
-            body = codec.decode(body, thread)
-        except Exception as e:
-            raise DamagedError(f"the codec {codec.name!r} cannot decode it") from e
-    return Frame(number, pairs, kind, body), stop
+        return codec.decode(body, thread)
+    except Exception as e:
+        raise DamagedError(f"the codec {codec.name!r} cannot decode it") from e
 
 
 def read_one(frame: bytes, codec: Codec | None, thread: ThreadName) -> Frame:
-    """Read a frame that has no number in front: the rest of a document."""
-    found, stop = _read(frame, 0, 0, codec, thread)
-    if stop != len(frame):
-        raise DamagedError("bytes follow the frame")
-    return found
+    """Read a frame that has no number in front: the rest of a document.
+
+    Raises:
+        DamagedError: The checksum differs, or it is no frame.
+        UnknownFormatError: A newer release wrote it, or a codec that is missing here.
+    """
+    line = _first_line(frame)
+    if line is None:
+        raise _not_ours(frame, 0, number=False)
+    head, kind, name, counts, length, checksum = line.groups()
+    body = frame[line.end() :]
+    if len(body) != int(length) or crc32(body, crc32(head)) != int(checksum, 16):
+        raise DamagedError("a checksum differs")
+    if name != b"-":
+        body = _decoded(name, body, codec, thread)
+    known = _known_counts.get(counts)
+    return Frame(0, _read_counts(counts) if known is None else known, kind, body)
 
 
-def read(payload: bytes, codec: Codec | None, thread: ThreadName) -> Iterator[Frame]:
+def read(payload: bytes, codec: Codec | None, thread: ThreadName) -> list[Frame]:
     """Read the frames of a block.
 
     Raises:
-        DamagedError: A checksum differs, or the bytes are no frames.
+        DamagedError: A checksum differs, or the bytes are no frames with ascending numbers.
         UnknownFormatError: A newer release wrote them, or a codec that is missing here.
     """
-    at = 0
+    frames: list[Frame] = []
+    at = before = 0
     while at < len(payload):
-        space = payload.find(b" ", at, at + 24)
-        if space < 0 or not payload[at:space].isdigit():
-            raise DamagedError("a block's number does not parse")
-        frame, at = _read(payload, space + 1, int(payload[at:space]), codec, thread)
-        yield frame
+        line = _numbered_line(payload, at)
+        if line is None:
+            raise _not_ours(payload, at, number=True)
+        number, head, kind, name, counts, length, checksum = line.groups()
+        start = line.end()
+        at = start + int(length)
+        body = payload[start:at]
+        if crc32(body, crc32(head)) != int(checksum, 16) or at > len(payload):
+            raise DamagedError("a checksum differs")
+        if name != b"-":
+            body = _decoded(name, body, codec, thread)
+        known = _known_counts.get(counts)
+        frame = Frame(int(number), _read_counts(counts) if known is None else known, kind, body)
+        if frame.number <= before:  # the checksum does not cover the number, which the store gives out
+            raise DamagedError("the numbers of blocks do not ascend")
+        before = frame.number
+        frames.append(frame)
+    return frames
+
+
+# ----------------------------------------------------------------------------------------------------------- changing
 
 
 def strip(payload: bytes, gone: EntrySet, codec: Codec | None, thread: ThreadName) -> bytes | None:

@@ -1,20 +1,146 @@
-"""What a process remembers of a thread: a hint, from which the next save is planned and which the store checks."""
+"""What a process remembers of a thread: a hint, from which the next save is planned and which the store checks.
+
+Later knowledge shares its sequences with the earlier one that it came from: they only ever grow at their end, and each
+state of knowledge says how much of them belongs to it.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from threading import Lock
+from typing import Any
 
 from locus_store.core.codec import Path
-from locus_store.core.driver import Base, Key
-from locus_store.core.loading import REST, Loaded, decode_entries
+from locus_store.core.driver import Base
+from locus_store.core.loading import REST, Loaded
 from locus_store.core.references import OWN, Range
-from locus_store.core.unchanged import Marks, Watch, digest_of
+from locus_store.core.unchanged import Snapshot, digest_of
+from locus_store.core.watching import Watch
 
-BlockCounts = dict[int, dict[int, int]]
-"""Of blocks whose content is known: how many entries of which list; no row for a list that has none."""
+_growing = Lock()
+"""Held while a shared sequence grows: two threads may plan from the same knowledge."""
+
+
+class Blocks:
+    """How many entries of which list lie in the blocks of a thread, as far as that is known.
+
+    Args:
+        counts: For each block the entries of each list; no row for a list that has none. It may be shared with others,
+            which know further blocks.
+        top: The highest block that belongs to this knowledge.
+    """
+
+    __slots__ = ("_counts", "top")
+
+    def __init__(self, counts: dict[int, dict[int, int]], top: int) -> None:
+        self._counts = counts
+        self.top = top
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def count(self, block: int, number: int) -> int:
+        """How many entries of a list a known block has."""
+        return self._counts[block].get(number, 0)
+
+    def lack(self, number: int, first: int, last: int) -> bool:
+        """Whether it is known that blocks ``first`` to ``last`` have no entry of a list."""
+        return last < first or (
+            last <= self.top
+            and all(block in self._counts and number not in self._counts[block] for block in range(first, last + 1))
+        )
+
+    def joined(self, before: Range, after: Range, number: int) -> bool:
+        """Whether two ranges of a list are one: the first takes all that is between them."""
+        return before.end is None and after.skip == 0 and before.last < after.first and self.lack(
+            number, before.last + 1, after.first - 1
+        )
+
+    def grown(self, block: int, counts: Mapping[int, int]) -> Blocks:
+        """With one more block."""
+        with _growing:
+            there = self._counts
+            if block != self.top + 1 or block in there:
+                # Others saved in between; or the store went back to an earlier state and gave a number out twice.
+                there = {n: c for n, c in there.items() if n <= self.top}
+            there[block] = dict(counts)
+            return Blocks(there, block)
+
+    def above(self, lowest: int) -> Blocks:
+        """Without what lies below a block."""
+        return Blocks({n: c for n, c in self._counts.copy().items() if lowest <= n <= self.top}, self.top)
+
+
+class Remembered:
+    """What is remembered of the entries of one list.
+
+    Attributes:
+        count: How many entries there are; the sequences may hold more, which belong to a later state.
+        sizes: Encoded bytes of each entry.
+        digests: Digest of each encoded entry.
+        snapshot: The content of each element, or None.
+        watch: The objects that the elements came from, if they are a state's, or None.
+    """
+
+    __slots__ = ("count", "digests", "sizes", "snapshot", "watch")
+
+    def __init__(
+        self, sizes: list[int], digests: list[bytes], snapshot: Snapshot | None, watch: Watch | None = None
+    ) -> None:
+        self.count = len(sizes)
+        self.sizes = sizes
+        self.digests = digests
+        self.snapshot = snapshot
+        self.watch = watch
+
+    @classmethod
+    def nothing(cls) -> Remembered:
+        """Of a list that is not there yet."""
+        return cls([], [], Snapshot())
+
+    def then(self, kept: int, sizes: Sequence[int], digests: Sequence[bytes], values: Sequence[Any]) -> Remembered:
+        """The first entries, followed by others; without a watch.
+
+        Args:
+            kept: How many of the first entries stay.
+            sizes: Of those that follow; ``digests`` likewise.
+            values: The elements that follow, as plain data.
+        """
+        with _growing:
+            snapshot = self.snapshot
+            if kept == self.count == len(self.sizes):
+                made = Remembered(self.sizes, self.digests, snapshot)
+            else:
+                made = Remembered(
+                    self.sizes[:kept], self.digests[:kept], None if snapshot is None else snapshot.first(kept)
+                )
+            made.sizes.extend(sizes)
+            made.digests.extend(digests)
+            made.count = len(made.sizes)
+            if made.snapshot is not None:
+                made.snapshot.extend(values)
+            return made
+
+    def watched(self, objects: Sequence[Any], recognised: int) -> Watch | None:
+        """A watch for the objects of a list.
+
+        Args:
+            objects: The objects.
+            recognised: How many of them, counted from the first, are known to this one's watch.
+        """
+        with _growing:
+            watch = self.watch
+            if watch is None or not recognised:
+                watch = Watch()
+            elif len(watch) != recognised:
+                watch = watch.first(recognised)
+            return watch if watch.extend(objects[len(watch) :]) else None
+
+    def weight(self) -> int:
+        """Bytes that it keeps alive, roughly."""
+        held = 0 if self.snapshot is None else self.snapshot.weight()
+        return sum(self.sizes[: self.count]) + held + 120 * self.count + 300 + (len(self.watch or ()) * 500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,27 +149,20 @@ class KnownList:
 
     Attributes:
         number: Its number in the blocks.
-        count: How many entries it has; `sizes` and `digests` may hold more, which belong to a later state.
-        sizes: Encoded bytes of each entry.
-        digests: Digest of each encoded entry.
-        quick: How its elements are recognised without encoding them; None if they have to be encoded.
-        ranges: Where its entries are.
+        entries: What is remembered of its entries.
+        ranges: Where they are.
     """
 
     number: int
-    count: int
-    sizes: list[int]
-    digests: list[bytes]
-    quick: Marks | Watch | None
+    entries: Remembered
     ranges: tuple[Range, ...]
 
-    def places(self, blocks: BlockCounts) -> list[tuple[int, int]]:
+    def places(self, blocks: Blocks) -> list[tuple[int, int]]:
         """Block and offset of each entry."""
         out: list[tuple[int, int]] = []
         for r in self.ranges:
             for block in range(r.first, r.last + 1):
-                count = blocks[block].get(self.number, 0)
-                stop = count if block != r.last or r.end is None else r.end
+                stop = blocks.count(block, self.number) if block != r.last or r.end is None else r.end
                 out += [(block, i) for i in range(r.skip if block == r.first else 0, stop)]
         return out
 
@@ -60,120 +179,40 @@ class Known:
     """
 
     base: Base
-    lists: dict[Path, KnownList]
-    blocks: BlockCounts
+    lists: Mapping[Path, KnownList]
+    blocks: Blocks
     checked_span: int = 0
 
     def weight(self) -> int:
         """Bytes that it keeps alive, roughly."""
-        return sum(
-            sum(known.sizes[: known.count]) + 120 * known.count + 300 for known in self.lists.values()
-        ) + 150 * len(self.blocks)
+        return sum(known.entries.weight() for known in self.lists.values()) + 150 * len(self.blocks)
 
 
 def from_loaded(loaded: Loaded) -> Known:
     """What is known after a load."""
-    blocks = loaded.counts()
+    counts = loaded.counts()
+    blocks = Blocks(counts, max(counts, default=0))
     lists = {h.path: _known_list(loaded, h.number, blocks) for h in loaded.heads}
     if loaded.rest is None:
         lists[()] = _known_list(loaded, REST, blocks)
-    stored = loaded.stored
-    return Known(Base(stored.version, stored.stamp, stored.epoch), lists, blocks)
+    return Known(loaded.base, lists, blocks)
 
 
-def _known_list(loaded: Loaded, number: int, blocks: BlockCounts) -> KnownList:
+def _known_list(loaded: Loaded, number: int, blocks: Blocks) -> KnownList:
     entries = loaded.entries(number)
-    return KnownList(
-        number,
-        len(entries),
-        [len(e.data) for e in entries],
-        [digest_of(e) for e in entries],
-        Marks([], 0, slow=False).extended(decode_entries(entries), entries),
-        settled(loaded.refs.lists.get(number, ()), number, loaded.stored.own_block, blocks),
+    remembered = Remembered(
+        [len(e.data) for e in entries], [digest_of(e) for e in entries], loaded.snapshots.get(number)
     )
+    return KnownList(number, remembered, settled(loaded.refs.lists.get(number, ()), number, loaded.own_block, blocks))
 
 
-def settled(ranges: Sequence[Range], number: int, own: int, blocks: BlockCounts) -> tuple[Range, ...]:
+def settled(ranges: Sequence[Range], number: int, own: int, blocks: Blocks) -> tuple[Range, ...]:
     """Ranges of a checkpoint that is stored: the own block has its number, and ranges are joined where they can be."""
     out: list[Range] = []
     for r in ranges:
         here = Range(own, own, r.skip, r.end) if r.first == OWN else r
-        before = out[-1] if out else None
-        if (
-            before is not None
-            and before.end is None
-            and here.skip == 0
-            and before.last < here.first
-            and all(number not in blocks.get(b, (number,)) for b in range(before.last + 1, here.first))
-        ):
-            out[-1] = Range(before.first, here.last, before.skip, here.end)
+        if out and blocks.joined(out[-1], here, number):
+            out[-1] = Range(out[-1].first, here.last, out[-1].skip, here.end)
         else:
             out.append(here)
     return tuple(out)
-
-
-class Ledger:
-    """The hints of one backend, the least recently used forgotten first.
-
-    Args:
-        limit: The most bytes that hints may keep alive.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._hints: OrderedDict[Key, tuple[Known | Loaded, int]] = OrderedDict()
-        self._total = 0
-        self._lock = Lock()
-
-    def get(self, key: Key) -> Known | None:
-        """What is remembered of a thread; what was loaded is worked out now."""
-        with self._lock:
-            found = self._hints.get(key)
-            if found is None:
-                return None
-            self._hints.move_to_end(key)
-        hint = found[0]
-        if isinstance(hint, Loaded):
-            hint = from_loaded(hint)
-            self.put(key, hint)
-        return hint
-
-    def put(self, key: Key, hint: Known | Loaded) -> None:
-        """Remember a save or a load in place of what was remembered."""
-        weight = hint.size() if isinstance(hint, Loaded) else hint.weight()
-        with self._lock:
-            self._drop(key)
-            if weight > self._limit:
-                return
-            self._hints[key] = hint, weight
-            self._total += weight
-            while self._total > self._limit:
-                self._drop(next(iter(self._hints)))
-
-    def forget(self, key: Key) -> None:
-        """Remember nothing of a thread."""
-        with self._lock:
-            self._drop(key)
-
-    def new_epoch(self, key: Key, before: int, after: int) -> None:
-        """This process has removed entries: what it knows of the others stays true under the new epoch."""
-        with self._lock:
-            found = self._hints.get(key)
-            if found is None:
-                return
-            hint, weight = found
-            if isinstance(hint, Loaded):
-                if hint.stored.epoch == before:
-                    hint.stored = replace(hint.stored, epoch=after)
-            elif hint.base.epoch == before:
-                self._hints[key] = replace(hint, base=hint.base._replace(epoch=after)), weight
-
-    def _drop(self, key: Key) -> None:
-        found = self._hints.pop(key, None)
-        if found is not None:
-            self._total -= found[1]
-
-
-def counts_of(numbers: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """The counts of a block's lists as a dict, without empty ones."""
-    return {number: count for number, count in numbers if count}

@@ -41,9 +41,19 @@ class Pattern(NamedTuple):
         return self.tokens[0] if self.tokens and isinstance(self.tokens[0], str) else ""
 
     def regex(self) -> re.Pattern[str]:
-        """A regular expression to be used with ``fullmatch``."""
-        wild = {Wildcard.RUN: ".*", Wildcard.ONE: "."}
-        return re.compile("".join([wild[t] if isinstance(t, Wildcard) else re.escape(t) for t in self.tokens]), re.S)
+        """A regular expression to be used with ``fullmatch``; it takes linear time, whatever the pattern."""
+        parts = [""]
+        for t in self.tokens:
+            if t is Wildcard.RUN:
+                parts.append("")
+            else:
+                parts[-1] += "." if t is Wildcard.ONE else re.escape(t)
+        first, *between = parts
+        if not between:
+            return re.compile(first, re.S)
+        # The shortest run will do, once found, for all but the last part: an atomic group never looks again.
+        *between, last = between
+        return re.compile(first + "".join([f"(?>.*?{part})" for part in between]) + ".*" + last, re.S)
 
     def like(self) -> str:
         """The pattern in the language of SQL's ``LIKE`` with a backslash as its escape character."""

@@ -1,238 +1,348 @@
 """Finding out, exactly and cheaply, that elements of a list are still what they were.
 
-Exact means bytes, or the identity of what cannot change, never ``==``: True, 1 and 1.0 are equal, and so are dicts
-whose keys stand in another order.
+Exact means that the stored text would be the same, never ``==`` alone: True, 1 and 1.0 are equal, and so are dicts
+whose keys stand in another order, -0.0 and 0.0, and one moment in two time zones.
 
-- Plain data is compared by `marshal` (version 2, which knows no references): it is exact for the types of plain JSON,
-  keeps nothing of the caller's alive, and raises on subclasses.
-- Objects of frozen models are compared by identity, and what they hold that can still change (a dict, a list) by its
-  content: what was empty must be empty, plain data must have the same bytes, a list of frozen models the same objects.
-
-What cannot be compared in one of these ways is encoded and compared by digest, which is slow and always right. All
-sequences here only ever grow at their end, so a later state of knowledge shares them with an earlier one.
+A `Snapshot` takes elements apart, level by level, into what cannot change: the types, the lengths and keys of dicts,
+the lengths of lists, and the leaves. To compare, the elements at hand are taken apart in the same way and each of
+these sequences is compared as a whole, which the interpreter does in C: types first, so that ``==`` is only asked of
+leaves of one and the same built-in type, for which it is exact. Nothing of the caller's that can change is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from hashlib import blake2b
-from itertools import chain, islice, repeat
-from marshal import dumps
+from itertools import chain, compress
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
 
-from locus_store.core.codec import Path, encode
+from locus_store.core.codec import encode
 from locus_store.core.errors import SerializationError
-from locus_store.core.frames import PLAIN, RAW, Entry
+from locus_store.core.frames import RAW, Entry
 
-_IMMUTABLE = frozenset(
-    {str, int, float, bool, type(None), bytes, datetime, date, time, timedelta, Decimal, UUID}
-)
-_MARSHAL_VERSION = 2
+MAX_LEVELS = 12
+"""How deep elements are taken apart; what is nested more deeply is compared by its text."""
 
-
-_SLOW = b"="
-"""Begins a mark that is a digest of the encoded element; no bytes of marshal begin so."""
-
-
-def mark_of(item: Any, entry: Entry | None) -> bytes:
-    """The bytes by which an element of plain data is recognised.
-
-    Args:
-        item: The element.
-        entry: Its encoding, if it is known already. Where marshal cannot tell exactly (it raises, or the element holds
-            bytes, which marshal takes for any other buffer) the mark is a digest of it.
-    """
-    if entry is None or (entry.kind != RAW and b'"$bytes"' not in entry.data):
-        try:
-            return dumps(item, _MARSHAL_VERSION)
-        except ValueError:
-            pass
-    return _SLOW + digest_of(entry if entry is not None else encode_entry(item, ()))
-
-
-def encode_entry(value: Any, path: Path) -> Entry:
-    """Encode one element of a list; bytes are kept as they are."""
-    if type(value) is bytes:
-        return Entry(value, RAW)
-    return encode(value, path)
+_LEAF, _FLOAT, _FIXED, _DICT, _LIST = range(5)
+_TEXTUAL = (datetime, date, time, timedelta, Decimal, UUID, frozenset)
+_CLASSES: dict[type, int] = {
+    **dict.fromkeys((str, int, bool, type(None), bytes), _LEAF),  # equal and of one type: the same
+    float: _FLOAT,  # the same if their eight bytes are
+    **dict.fromkeys(_TEXTUAL, _FIXED),  # the same if they are one object, or have one text
+    dict: _DICT,
+    list: _LIST,
+    tuple: _LIST,
+}
+_ONLY_STR = {str}
+_MASKS = [bytes([int(code == wanted) for code in range(256)]) for wanted in range(5)]
 
 
 def digest_of(entry: Entry) -> bytes:
-    """16 bytes that tell encoded entries apart."""
-    return blake2b(entry.kind + entry.data, digest_size=16).digest()
+    """16 bytes that tell the values of encoded entries apart."""
+    return blake2b(entry.data, digest_size=16, person=b"bytes" if entry.kind == RAW else b"").digest()
 
 
-class Marks:
-    """Recognises elements of plain data.
+class StrangeError(TypeError):
+    """A value that cannot be taken apart: it holds a set, a key that is no str, or is nested very deeply."""
+
+
+class _Strange:
+    """Stands in a snapshot for an element that cannot be taken apart; equal to nothing."""
+
+
+_STRANGE = _Strange()
+
+
+def _class_of(kind: type) -> int:
+    found = _CLASSES.get(kind)
+    if found is not None:
+        return found
+    if issubclass(kind, (BaseModel, Enum, _Strange)):
+        return _FIXED  # told apart by identity; `watching` looks after what models hold
+    raise StrangeError
+
+
+class _Level:
+    """Values side by side, and what the dicts and lists among them hold.
 
     Attributes:
-        marks: Of each element; there may be more, which belong to a later state.
-        count: How many elements are remembered.
-        slow: Whether some of the marks are digests.
+        kinds: The type of each value.
+        classes: How each value is compared.
+        leaves: The values whose class is ``_LEAF``, in their order; `floats` and `fixed` likewise.
+        sizes: The length of each dict; `keys` has all their keys, `values` their values.
+        lengths: The length of each list and tuple; `items` has their elements.
     """
 
-    __slots__ = ("count", "marks", "slow")
-
-    def __init__(self, marks: list[bytes], count: int, slow: bool) -> None:
-        self.marks = marks
-        self.count = count
-        self.slow = slow
-
-    def unchanged(self, items: Sequence[Any]) -> bool:
-        """Whether the first ``count`` items are the remembered ones."""
-        if len(items) < self.count:
-            return False
-        if self.slow:
-            return all(map(self.recognises, islice(items, self.count), self.marks))
-        try:
-            now = list(map(dumps, islice(items, self.count), repeat(_MARSHAL_VERSION)))
-        except ValueError:
-            return False
-        return now == (self.marks if len(self.marks) == self.count else self.marks[: self.count])
-
-    @staticmethod
-    def recognises(item: Any, mark: bytes) -> bool:
-        """Whether an element is the one that has the mark."""
-        try:
-            if mark.startswith(_SLOW):
-                return mark[1:] == digest_of(encode_entry(item, ()))
-            return mark == dumps(item, _MARSHAL_VERSION)
-        except (ValueError, SerializationError):
-            return False
-
-    def extended(self, items: Sequence[Any], entries: Sequence[Entry | None]) -> Marks:
-        """With further elements, given with their encodings."""
-        more = list(map(mark_of, items, entries))
-        marks = self.marks if len(self.marks) == self.count else self.marks[: self.count]
-        marks.extend(more)
-        slow = self.slow or any([m.startswith(_SLOW) for m in more])
-        return Marks(marks, self.count + len(more), slow)
-
-    def cut(self, count: int) -> Marks:
-        """The first ``count`` elements only."""
-        return Marks(self.marks[:count], count, self.slow)
-
-
-class _Watched(NamedTuple):
-    """How much of each of a `Watch`'s sequences belongs to a state of knowledge."""
-
-    objects: int = 0
-    empty: int = 0
-    plain: int = 0
-    lists: int = 0
-
-
-class Watch:
-    """Recognises objects of frozen models, and notices when what they hold has changed."""
-
-    __slots__ = ("_at", "_empty", "_lists", "_members", "_objects", "_plain", "_plain_marks")
+    __slots__ = ("classes", "fixed", "floats", "items", "keys", "kinds", "leaves", "lengths", "sizes", "values")
 
     def __init__(self) -> None:
-        self._objects: list[Any] = []
-        self._empty: list[Any] = []
-        self._plain: list[Any] = []
-        self._plain_marks: list[bytes] = []
-        self._lists: list[list[Any]] = []
-        self._members: list[tuple[Any, ...]] = []
-        self._at = _Watched()
+        self.kinds: list[type] = []
+        self.classes = bytearray()
+        self.leaves: list[Any] = []
+        self.floats = array("d")
+        self.fixed: list[Any] = []
+        self.sizes: list[int] = []
+        self.keys: list[str] = []
+        self.values: _Level | None = None
+        self.lengths: list[int] = []
+        self.items: _Level | None = None
 
-    @property
-    def count(self) -> int:
-        """How many elements are watched."""
-        return self._at.objects
+    @classmethod
+    def of(cls, values: Sequence[Any], depth: int = 0) -> _Level:
+        """Take values apart."""
+        if depth > MAX_LEVELS:
+            raise StrangeError
+        made = cls()
+        made.kinds = kinds = list(map(type, values))
+        try:
+            codes = bytes(map(_CLASSES.__getitem__, kinds))
+        except KeyError:
+            codes = bytes(map(_class_of, kinds))
+        made.classes += codes
+        made.leaves = _pick(values, codes, _LEAF)
+        made.floats.extend(_pick(values, codes, _FLOAT))
+        made.fixed = _pick(values, codes, _FIXED)
+        dicts = _pick(values, codes, _DICT)
+        if dicts:
+            made.sizes = list(map(len, dicts))
+            made.keys = list(chain.from_iterable(dicts))
+            if not _ONLY_STR.issuperset(map(type, made.keys)):
+                raise StrangeError
+            made.values = cls.of(list(chain.from_iterable(map(dict.values, dicts))), depth + 1)
+        lists = _pick(values, codes, _LIST)
+        if lists:
+            made.lengths = list(map(len, lists))
+            made.items = cls.of(list(chain.from_iterable(lists)), depth + 1)
+        return made
 
-    def unchanged(self, items: Sequence[Any]) -> bool:
-        """Whether the first ``count`` items are the very same objects, with the same content."""
-        at = self._at
-        if len(items) < at.objects or not all(map(is_, islice(items, at.objects), self._objects)):
+    def extend(self, other: _Level) -> None:
+        """Put the values of another level behind those of this one."""
+        self.kinds += other.kinds
+        self.classes += other.classes
+        self.leaves += other.leaves
+        self.floats += other.floats
+        self.fixed += other.fixed
+        self.sizes += other.sizes
+        self.keys += other.keys
+        self.lengths += other.lengths
+        if other.values is not None:
+            if self.values is None:
+                self.values = _Level()
+            self.values.extend(other.values)
+        if other.items is not None:
+            if self.items is None:
+                self.items = _Level()
+            self.items.extend(other.items)
+
+    def first(self, count: int) -> _Level:
+        """A copy of the first values only."""
+        made = _Level()
+        made.kinds = self.kinds[:count]
+        made.classes = self.classes[:count]
+        leaves, floats, fixed, dicts, lists = (self.classes.count(code, 0, count) for code in range(5))
+        made.leaves = self.leaves[:leaves]
+        made.floats = self.floats[:floats]
+        made.fixed = self.fixed[:fixed]
+        made.sizes = self.sizes[:dicts]
+        made.keys = self.keys[: sum(made.sizes)]
+        made.values = self.values.first(len(made.keys)) if self.values is not None else None
+        made.lengths = self.lengths[:lists]
+        made.items = self.items.first(sum(made.lengths)) if self.items is not None else None
+        return made
+
+    def same(self, values: Sequence[Any], at: int) -> bool:
+        """Whether values are, exactly, those that stand from ``at`` on."""
+        stop = at + len(values)
+        if stop > len(self.kinds):
             return False
-        if any(islice(self._empty, at.empty)):
+        if not all(map(is_, map(type, values), self.kinds[at:stop])):  # not ==, which a metaclass may define
             return False
-        if at.plain:
-            try:
-                now = list(map(dumps, islice(self._plain, at.plain), repeat(_MARSHAL_VERSION)))
-            except ValueError:
+        codes = self.classes[at:stop]
+        return (
+            self._same_leaves(values, codes, at)
+            and self._same_floats(values, codes, at)
+            and self._same_fixed(values, codes, at)
+            and self._same_dicts(values, codes, at)
+            and self._same_lists(values, codes, at)
+        )
+
+    def _same_leaves(self, values: Sequence[Any], codes: bytearray, at: int) -> bool:
+        now = _pick(values, codes, _LEAF)
+        if not now:
+            return True
+        start = self.classes.count(_LEAF, 0, at)
+        return now == self.leaves[start : start + len(now)]
+
+    def _same_floats(self, values: Sequence[Any], codes: bytearray, at: int) -> bool:
+        now = _pick(values, codes, _FLOAT)
+        if not now:
+            return True
+        start = self.classes.count(_FLOAT, 0, at)
+        return array("d", now).tobytes() == self.floats[start : start + len(now)].tobytes()
+
+    def _same_fixed(self, values: Sequence[Any], codes: bytearray, at: int) -> bool:
+        now = _pick(values, codes, _FIXED)
+        if not now:
+            return True
+        start = self.classes.count(_FIXED, 0, at)
+        then = self.fixed[start : start + len(now)]
+        return all(map(is_, now, then)) or all(map(_same_text, now, then))
+
+    def _same_dicts(self, values: Sequence[Any], codes: bytearray, at: int) -> bool:
+        now = _pick(values, codes, _DICT)
+        if not now:
+            return True
+        start = self.classes.count(_DICT, 0, at)
+        if list(map(len, now)) != self.sizes[start : start + len(now)]:
+            return False
+        first = sum(self.sizes[:start])
+        then = self.keys[first : first + sum(self.sizes[start : start + len(now)])]
+        if not all(map(is_, chain.from_iterable(now), then)):
+            keys = list(chain.from_iterable(now))
+            if not _ONLY_STR.issuperset(map(type, keys)) or keys != then:
                 return False
-            if now != self._plain_marks[: at.plain]:
-                return False
-        if at.lists:
-            lists, members = self._lists[: at.lists], self._members[: at.lists]
-            if list(map(len, lists)) != list(map(len, members)):
-                return False
-            return all(map(is_, chain.from_iterable(lists), chain.from_iterable(members)))
+        assert self.values is not None
+        return self.values.same(list(chain.from_iterable(map(dict.values, now))), first)
+
+    def _same_lists(self, values: Sequence[Any], codes: bytearray, at: int) -> bool:
+        now = _pick(values, codes, _LIST)
+        if not now:
+            return True
+        start = self.classes.count(_LIST, 0, at)
+        if list(map(len, now)) != self.lengths[start : start + len(now)]:
+            return False
+        assert self.items is not None
+        return self.items.same(list(chain.from_iterable(now)), sum(self.lengths[:start]))
+
+    def value(self, at: int) -> Any:
+        """The value at one place, made anew."""
+        code = self.classes[at]
+        nth = self.classes.count(code, 0, at)
+        if code == _LEAF:
+            return self.leaves[nth]
+        if code == _FLOAT:
+            return self.floats[nth]
+        if code == _FIXED:
+            return self.fixed[nth]
+        if code == _DICT:
+            assert self.values is not None
+            start = sum(self.sizes[:nth])
+            return {self.keys[i]: self.values.value(i) for i in range(start, start + self.sizes[nth])}
+        start = sum(self.lengths[:nth])
+        made = [self.items.value(i) for i in range(start, start + self.lengths[nth])] if self.items is not None else []
+        return made if self.kinds[at] is list else tuple(made)
+
+    def weight(self) -> int:
+        """Bytes that the sequences take, roughly, without what strings and the like take themselves."""
+        below = [level.weight() for level in (self.values, self.items) if level is not None]
+        return 24 * len(self.kinds) + 8 * len(self.keys) + sum(below)
+
+
+def _pick(values: Sequence[Any], codes: bytes | bytearray, code: int) -> list[Any]:
+    """The values that have a class."""
+    count = codes.count(code)
+    if not count:
+        return []
+    return list(values) if count == len(values) else list(compress(values, codes.translate(_MASKS[code])))
+
+
+def _same_text(now: Any, then: Any) -> bool:
+    if now is then:
         return True
+    if type(then) not in _TEXTUAL:
+        return False
+    try:
+        return encode(now) == encode(then)
+    except SerializationError:
+        return False
 
-    def extended(self, items: Sequence[Any]) -> Watch | None:
-        """With further objects; None if one of them could change in a way that would not be seen."""
-        made = self._copy()
+
+class Snapshot:
+    """What elements of a list were, exactly; it only ever grows at its end."""
+
+    __slots__ = ("_level", "_strange")
+
+    def __init__(self) -> None:
+        self._level = _Level()
+        self._strange: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._level.kinds)
+
+    def extend(self, values: Sequence[Any]) -> None:
+        """Add elements, which the codec has accepted."""
         try:
-            for item in items:
-                made._objects.append(item)
-                made._add(item)
-        except _Unwatchable:
-            return None
-        made._at = _Watched(len(made._objects), len(made._empty), len(made._plain), len(made._lists))
+            self._level.extend(_Level.of(values))
+        except StrangeError:
+            for value in values:
+                try:
+                    level = _Level.of([value])
+                except StrangeError:
+                    self._strange.append(len(self))
+                    level = _Level.of([_STRANGE])
+                self._level.extend(level)
+
+    def first(self, count: int) -> Snapshot:
+        """A copy of the first elements only."""
+        made = Snapshot()
+        made._level = self._level.first(count)
+        made._strange = self._strange[: bisect_left(self._strange, count)]
         return made
 
-    def cut(self, count: int) -> Watch | None:
-        """The first ``count`` objects only."""
-        return Watch().extended(self._objects[:count])
+    def comparable(self, at: int) -> int:
+        """How many elements from ``at`` on can be compared; the one behind them cannot."""
+        found = bisect_left(self._strange, at)
+        return (self._strange[found] if found < len(self._strange) else len(self)) - at
 
-    def _copy(self) -> Watch:
-        """Shares the sequences if nobody has extended them since, else copies what belongs to this one."""
-        made = Watch()
-        at = self._at
-        shared = len(self._objects) == at.objects
-        made._objects = self._objects if shared else self._objects[: at.objects]
-        made._empty = self._empty if shared else self._empty[: at.empty]
-        made._plain = self._plain if shared else self._plain[: at.plain]
-        made._plain_marks = self._plain_marks if shared else self._plain_marks[: at.plain]
-        made._lists = self._lists if shared else self._lists[: at.lists]
-        made._members = self._members if shared else self._members[: at.lists]
-        return made
+    def run(self, values: Sequence[Any], at: int, *, whole_first: bool = False) -> int:
+        """How many of the values, counted from the first, are the elements from ``at`` on.
 
-    def _add(self, value: Any) -> None:
-        kind = type(value)
-        if kind in _IMMUTABLE or isinstance(value, Enum):
-            return
-        if kind is tuple or kind is frozenset:
-            for part in value:
-                self._add(part)
-        elif isinstance(value, BaseModel) and value.model_config.get("frozen"):
-            for part in value.__dict__.values():
-                self._add(part)
-            for part in (value.__pydantic_extra__ or {}).values():
-                self._add(part)
-        elif kind is list or kind is dict:
-            self._add_container(value)
+        Args:
+            values: The values; at most as many as can be compared.
+            at: The first element.
+            whole_first: Whether it is likely that all of them are.
+        """
+        if whole_first and self._level.same(values, at):
+            return len(values)
+        good, step = 0, 1
+        while good < len(values):  # forwards in steps that double …
+            stop = min(good + step, len(values))
+            if not self._level.same(values[good:stop], at + good):
+                break
+            good, step = stop, 2 * step
         else:
-            raise _Unwatchable
+            return good
+        while good + 1 < stop:  # … then halving the step in which the difference is
+            middle = (good + stop) // 2
+            if self._level.same(values[good:middle], at + good):
+                good = middle
+            else:
+                stop = middle
+        return good
 
-    def _add_container(self, value: list[Any] | dict[Any, Any]) -> None:
-        if not value:
-            self._empty.append(value)
-            return
-        if isinstance(value, list) and all(isinstance(v, BaseModel) for v in value):
-            self._lists.append(value)
-            self._members.append(tuple(value))
-            for part in value:
-                self._add(part)
-            return
-        try:
-            if encode(value).kind != PLAIN:
-                raise _Unwatchable
-        except SerializationError as e:
-            raise _Unwatchable from e
-        self._plain.append(value)
-        self._plain_marks.append(dumps(value, _MARSHAL_VERSION))
+    def value(self, at: int) -> Any:
+        """One element, made anew.
 
+        Raises:
+            LookupError: It could not be taken apart.
+        """
+        if not self.comparable(at):
+            raise LookupError(at)
+        return self._level.value(at)
 
-class _Unwatchable(Exception):
-    """An object holds something that could change unseen."""
+    def values(self) -> Iterator[Any]:
+        """All elements, made anew."""
+        return map(self.value, range(len(self)))
+
+    def weight(self) -> int:
+        """Bytes that it takes, roughly, without the leaves themselves."""
+        return self._level.weight()

@@ -50,7 +50,12 @@ def run() -> None:
         _offline(url, schema)
         return
     _log.info("Database: %s", url.render_as_string(hide_password=True))
-    with_connection(url, lambda connection: _online(connection, schema))
+    try:
+        with_connection(url, lambda connection: _online(connection, schema))
+    except MissingDependencyError as error:
+        if config.cmd_opts is None:
+            raise
+        raise CommandError(str(error)) from error
 
 
 def with_connection(url: URL, work: Callable[[Connection], None]) -> None:

@@ -55,7 +55,12 @@ class AsyncSQLDriver(SQLDriver):
         schema: The schema of the tables, or None for the connection's own.
         create_schema: Make the tables on first use if they are missing.
         fill: How many connections are opened at first use in a loop.
+
+    Attributes:
+        modules: The packages whose errors are those of the database.
     """
+
+    modules = frozenset({"sqlalchemy"})
 
     def __init__(
         self,
@@ -157,7 +162,8 @@ class AsyncSQLDriver(SQLDriver):
 
     def _is_of_database(self, error: Exception) -> bool:
         """Whether an error came from the database or the way to it, and not from a mistake in a program."""
-        return isinstance(error, SQLAlchemyError | OSError)
+        # What a pool meets while it replaces a connection comes as the driver's error, or an adapter's of SQLAlchemy.
+        return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in self.modules
 
     def _lacks_schema(self, error: Exception) -> bool:
         """Whether the database said that a table or column is not there."""

@@ -11,12 +11,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, NamedTuple, cast
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from sqlalchemy import event
-from sqlalchemy.exc import DisconnectionError, MissingGreenlet
+from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncEngine
-from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.util import greenlet_spawn
 
 _BORN = "locus_store_generation"
@@ -46,7 +46,7 @@ class LoopEngine:
         closed: Whether the engine was disposed of; a connection still out then is closed when it comes back.
     """
 
-    def __init__(self, engine: AsyncEngine, wire: Wire, *, owned: bool, asks: bool = False) -> None:
+    def __init__(self, engine: AsyncEngine, wire: Wire, *, owned: bool) -> None:
         self.engine = engine
         self.preparing = asyncio.Lock()
         self.prepared = False
@@ -56,9 +56,6 @@ class LoopEngine:
         self._generation = 0
         self._connections: WeakSet[Any] = WeakSet()
         self._guard: AsyncGenerator[None, None] | None = None
-        # Taking an idle connection waits for nothing and need not run in a greenlet, unless the pool asks the server.
-        pool = engine.sync_engine.pool
-        self._idle = pool.checkedin if owned and not asks and isinstance(pool, QueuePool) else None
         if owned:
             event.listen(engine.sync_engine, "connect", self._connected)
             event.listen(engine.sync_engine, "checkout", self._taken)
@@ -67,10 +64,6 @@ class LoopEngine:
 
     async def take(self) -> PoolProxiedConnection:
         """A connection of the pool, in no transaction; `give_back` must follow."""
-        if self._idle is not None and self._idle():
-            # A connection that turns out to be stale is replaced, and for that the greenlet is needed after all.
-            with contextlib.suppress(MissingGreenlet):
-                return self.engine.sync_engine.raw_connection()
         while True:
             raw = await self.engine.raw_connection()
             if not self._wire.is_closed(raw.driver_connection):
@@ -165,24 +158,19 @@ class AsyncEngines:
         wire: What must be asked of the driver's own connections.
         make: Makes an engine, or None if there is one.
         given: The host's engine, which is used and otherwise left as it is.
-        asks: Whether the pools of engines made here ask the server before they give out a connection.
     """
 
     def __init__(
-        self,
-        wire: Wire,
-        *,
-        make: Callable[[], AsyncEngine] | None = None,
-        given: AsyncEngine | None = None,
-        asks: bool = False,
+        self, wire: Wire, *, make: Callable[[], AsyncEngine] | None = None, given: AsyncEngine | None = None
     ) -> None:
         if (make is None) == (given is None):
             raise ValueError("either an engine or a way to make one")
         self._wire = wire
         self._make = make
         self._given = given
-        self._asks = asks
         self._opened: dict[asyncio.AbstractEventLoop, LoopEngine] = {}
+        # A store that is dropped, and was not closed, is closed in the loops that still run.
+        finalize(self, _let_go, self._opened).atexit = False
 
     async def here(self) -> LoopEngine:
         """The engine of the running loop."""
@@ -199,7 +187,7 @@ class AsyncEngines:
             self._opened[loop] = opened
         else:
             made = cast(Callable[[], AsyncEngine], self._make)()
-            opened = LoopEngine(made, self._wire, owned=True, asks=self._asks)
+            opened = LoopEngine(made, self._wire, owned=True)
             self._opened[loop] = opened
             await opened.guard()
         return opened
@@ -209,3 +197,18 @@ class AsyncEngines:
         opened = self._opened.pop(asyncio.get_running_loop(), None)
         if opened is not None:
             await opened.aclose()
+
+
+def _let_go(left: dict[asyncio.AbstractEventLoop, LoopEngine]) -> None:
+    for loop, opened in left.items():
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_close_soon, loop, opened)
+
+
+_closing: set[asyncio.Task[None]] = set()
+
+
+def _close_soon(loop: asyncio.AbstractEventLoop, opened: LoopEngine) -> None:
+    task = loop.create_task(opened.aclose())
+    _closing.add(task)
+    task.add_done_callback(_closing.discard)

@@ -99,8 +99,6 @@ class Block(Base):
     """The entries that saves added: one save's, or, sealed, those of all saves from ``block_number`` to ``last_number``."""
 
     __tablename__ = "locus_store_blocks"
-    __table_args__ = ({"postgresql_with": {"toast_tuple_target": 8160}},)
-
     thread: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     block_number: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     last_number: Mapped[int] = mapped_column(BigInteger)

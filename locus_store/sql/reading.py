@@ -14,7 +14,7 @@ from locus_store.core import patterns
 from locus_store.core.driver import Info, Key, Stored
 from locus_store.core.ids import MAX_ID_BYTES
 from locus_store.core.patterns import Pattern, Wildcard
-from locus_store.sql.statements import BLOCKS, CHECKPOINTS, TERMS, THREADS, alive, as_number, named
+from locus_store.sql.statements import BLOCKS, CHECKPOINTS, TERMS, THREADS, alive, as_number, chunks, named
 
 if TYPE_CHECKING:
     from locus_store.sql.dialects.base import Dialect
@@ -162,10 +162,14 @@ def infos(connection: Connection, key: Key, before: int | None, limit: int | Non
     return [Info(*row) for row in connection.execute(statement, place)]
 
 
+_JOINED = 8
+"""So many terms are joined, which lets the database begin with a rare one; any others are counted."""
+
+
 @cache
-def _find(terms: int, newest_only: bool, one_thread: bool, limited: bool) -> Select[Any]:
+def _find(joined: int, counted: int, newest_only: bool, one_thread: bool, limited: bool) -> Select[Any]:
     source: FromClause = _IN_THREAD
-    for i in range(terms):
+    for i in range(joined):
         # Terms count only with their checkpoint: the join is by version, which a replaced checkpoint gave up.
         term = TERMS.alias(f"term_{i}")
         source = source.join(
@@ -175,6 +179,15 @@ def _find(terms: int, newest_only: bool, one_thread: bool, limited: bool) -> Sel
             & (term.c.term == bindparam(f"digest_{i}", type_=TERMS.c.term.type)),
         )
     statement = _infos(source).where(THREADS.c.tenant == bindparam("tenant"), THREADS.c.head_version > 0, alive())
+    for i in range(counted):
+        among = bindparam(f"digests_{i}", type_=TERMS.c.term.type, expanding=True)
+        here = (
+            select(func.count())
+            .where(TERMS.c.thread == CHECKPOINTS.c.thread, TERMS.c.version == CHECKPOINTS.c.version)
+            .where(TERMS.c.term.in_(among))
+            .scalar_subquery()
+        )
+        statement = statement.where(here == bindparam(f"count_{i}", type_=BigInteger))
     if newest_only:
         statement = statement.where(_IS_HEAD)
     if one_thread:
@@ -197,13 +210,17 @@ def find(
 ) -> list[Info]:
     """See `Driver.find`."""
     digests = list(dict.fromkeys(terms))
-    place: dict[str, Any] = {f"digest_{i}": digest for i, digest in enumerate(digests)}
+    place: dict[str, Any] = {f"digest_{i}": digest for i, digest in enumerate(digests[:_JOINED])}
+    counted = list(chunks(digests[_JOINED:]))
+    for i, chunk in enumerate(counted):
+        place |= {f"digests_{i}": chunk, f"count_{i}": len(chunk)}
     place |= {"tenant": tenant, "now": now, "skipped": offset}
     if thread_id is not None:
         place["name"] = thread_id
     if limit is not None:
         place["count"] = limit
-    statement = _find(len(digests), newest_only, thread_id is not None, limit is not None)
+    joined = min(len(digests), _JOINED)
+    statement = _find(joined, len(counted), newest_only, thread_id is not None, limit is not None)
     return [Info(*row) for row in connection.execute(statement, place)]
 
 

@@ -1,8 +1,7 @@
 """SQLite without waiting in the event loop: one thread that writes, a few that read, each with its own connection.
 
-Saves that arrive while another is being committed share the next transaction, each within a savepoint of its own: one
-fsync for all of them. Readers never wait for the writer, and a cancelled caller leaves nothing half done, because a
-whole transaction is one hop to a thread.
+Readers never wait for the writer, and a cancelled caller leaves nothing half done, because a whole transaction is one
+hop to a thread.
 
 The threads know nothing of event loops but how to hand back a result, so one engine serves any number of loops, one
 after the other or at once. They are daemons: a program that forgets to close ends all the same.
@@ -14,90 +13,22 @@ import asyncio
 import atexit
 import contextlib
 import os
-import sqlite3
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
-
 from locus_store.core.errors import BackendUnavailableError, StoreBusyError
-from locus_store.sql.dialects.sqlite import SQLITE
 from locus_store.sql.sqlite_direct import DirectConnection
 from locus_store.sql.sqlite_files import Files, Settings, patiently
+from locus_store.sql.sqlite_writer import Job, Outcome, Writer, finish, hand_back, translate
 
 R = TypeVar("R")
 
 _READERS = 3
-_GROUP = 100
-"""How many saves share a transaction at most …"""
-_GROUP_SECONDS = 0.02
-"""… and how long one takes new ones in; other processes want the lock, too."""
 _EXIT_SECONDS = 1.0
-
-
-class Job:
-    """A function of a connection, and who waits for what it returns.
-
-    Args:
-        function: Called with a connection and the arguments.
-        args: The arguments.
-        busy_timeout: Seconds from now that it may wait for locks.
-        bare: Run it outside of any transaction.
-    """
-
-    __slots__ = ("args", "bare", "deadline", "function", "future", "loop")
-
-    def __init__(
-        self, function: Callable[..., Any], args: Sequence[Any], busy_timeout: float, *, bare: bool = False
-    ) -> None:
-        self.function = function
-        self.args = args
-        self.bare = bare
-        self.deadline = time.monotonic() + busy_timeout
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
-
-    def run(self, connection: DirectConnection) -> Any:
-        """Call the function."""
-        return self.function(cast(Connection, connection), *self.args)
-
-
-Outcome = tuple[Job, Any, BaseException | None]
-
-
-def _deliver(outcomes: list[Outcome]) -> None:
-    for job, result, error in outcomes:
-        if job.future.done():
-            continue
-        if error is None:
-            job.future.set_result(result)
-        else:
-            job.future.set_exception(error)
-
-
-def _resolve(ended: asyncio.Future[None]) -> None:
-    if not ended.done():
-        ended.set_result(None)
-
-
-def _hand_back(outcomes: list[Outcome]) -> None:
-    """Resolve what callers wait for, with one wake-up for each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Outcome]] = {}
-    for outcome in outcomes:
-        by_loop.setdefault(outcome[0].loop, []).append(outcome)
-    for loop, found in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # that loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(_deliver, found)
-
-
-def _translate(error: BaseException) -> BaseException:
-    return SQLITE.translate(error) if isinstance(error, sqlite3.Error | SQLAlchemyError | OSError) else error
 
 
 class Opening:
@@ -172,20 +103,14 @@ class Opening:
 
     def abandon(self) -> None:
         """Nobody has this opening any more: close all, what is in memory as well."""
+        if self.pid != os.getpid():
+            return
         self.abandoned = True
         self.stop()
         with self._lock:
             kept, self.kept = self.kept, None
         if kept is not None:
             self.files.close(kept)
-
-    def keep(self, connection: DirectConnection) -> None:
-        """Hold a database that is in memory until a thread needs it again."""
-        with self._lock:
-            if not self.abandoned:
-                self.kept = connection
-                return
-        self.files.close(connection)
 
     async def wait(self) -> None:
         """Wait until all threads have ended, which `stop` made them do."""
@@ -235,8 +160,8 @@ class Opening:
                         connection = connection or self.files.open_another(job.deadline)
                         outcome = job, self._read(connection, job), None
                     except BaseException as e:
-                        outcome = job, None, _translate(e)
-                    _hand_back([outcome])
+                        outcome = job, None, translate(e)
+                    hand_back([outcome])
                     del outcome
                 del job
                 with self._lock:
@@ -250,145 +175,46 @@ class Opening:
         self._check_files()
 
         def once() -> Any:
+            finish(connection)  # of what could not be ended when it failed
             connection.raw.execute("BEGIN")
             try:
                 return job.run(connection)
             finally:
-                _finish(connection, "ROLLBACK")
+                finish(connection)
 
         return patiently(once, job.deadline)
 
     def _write_all(self) -> None:
+        writer = Writer(self._open_first, self._check_files)
         try:
             if self._before is not None:
                 self._before.join(self.settings.busy_timeout)
                 self.kept, self._before.kept = self._before.kept, None
                 self._before = None
-            Writer(self).run(self._writes)
+            writer.run(self._writes)
         finally:
+            if writer.connection is not None:
+                self._put_away(writer.connection)
             self._ended()
 
+    def _open_first(self, deadline: float) -> DirectConnection:
+        connection, self.kept = self.kept, None
+        connection = connection or self.files.open_first(deadline)
+        self.ready = True
+        return connection
 
-class Writer:
-    """The thread that writes, and, for a database in memory, reads as well."""
-
-    def __init__(self, opening: Opening) -> None:
-        self._opening = opening
-        self._files = opening.files
-        self._connection: DirectConnection | None = None
-        self._again: deque[Job] = deque()
-        self._stopped = False
-
-    def run(self, queue: SimpleQueue[Job | None]) -> None:
-        """Do jobs until None comes."""
-        try:
-            while not self._stopped or self._again:
-                job = self._again.popleft() if self._again else queue.get()
-                if job is None:
-                    self._stopped = True
-                elif not job.future.cancelled():
-                    self._begin_with(job, queue)
-        finally:
-            if self._connection is not None:
-                if self._files.in_memory:
-                    self._opening.keep(self._connection)
-                else:
-                    self._files.close(self._connection)
-
-    def _begin_with(self, job: Job, queue: SimpleQueue[Job | None]) -> None:
-        try:
-            connection = self._open(job.deadline)
-            self._opening._check_files()
-            if job.bare:
-                _hand_back([(job, job.run(connection), None)])
+    def _put_away(self, connection: DirectConnection) -> None:
+        """Close a connection, but hold a database that is in memory until a thread needs it again."""
+        with self._lock:
+            if self.files.in_memory and not self.abandoned:
+                self.kept = connection
                 return
-            patiently(lambda: connection.raw.execute("BEGIN IMMEDIATE"), job.deadline)
-        except BaseException as e:
-            _hand_back([(job, None, _translate(e))])
-            return
-        outcomes: list[Outcome] = []
-        try:
-            self._run_group(connection, job, queue, outcomes)
-            self._commit(connection, outcomes)
-        except BaseException as e:
-            _finish(connection, "ROLLBACK")
-            outcomes = [(job, None, error or _translate(e)) for job, _, error in outcomes]
-        _hand_back(outcomes)
-
-    def _open(self, deadline: float) -> DirectConnection:
-        if self._connection is None:
-            self._connection, self._opening.kept = self._opening.kept, None
-        if self._connection is None:
-            self._connection = self._files.open_first(deadline)
-        self._opening.ready = True
-        return self._connection
-
-    def _run_group(
-        self, connection: DirectConnection, first: Job, queue: SimpleQueue[Job | None], outcomes: list[Outcome]
-    ) -> None:
-        raw = connection.raw
-        until = time.monotonic() + _GROUP_SECONDS
-        job: Job | None = first
-        while job is not None:
-            if not job.future.cancelled():
-                raw.execute("SAVEPOINT job")
-                try:
-                    result = job.run(connection)
-                    raw.execute("RELEASE job")
-                    outcomes.append((job, result, None))
-                except BaseException as e:
-                    if not self._undo_one(raw, outcomes):
-                        outcomes.append((job, None, _translate(e)))
-                        return
-                    outcomes.append((job, None, _translate(e)))
-            if len(outcomes) >= _GROUP or time.monotonic() > until:
-                return
-            job = self._next(queue)
-
-    def _undo_one(self, raw: sqlite3.Connection, outcomes: list[Outcome]) -> bool:
-        """Undo a job that failed. False if SQLite undid the whole transaction: the others are run again then."""
-        if raw.in_transaction:
-            try:
-                raw.execute("ROLLBACK TO job")
-                raw.execute("RELEASE job")
-            except sqlite3.Error:
-                if raw.in_transaction:
-                    raw.execute("ROLLBACK")
-            else:
-                return True
-        self._again.extend(job for job, _, error in outcomes if error is None)
-        outcomes[:] = [outcome for outcome in outcomes if outcome[2] is not None]
-        return False
-
-    def _next(self, queue: SimpleQueue[Job | None]) -> Job | None:
-        """The next job that may join the group, if there is one."""
-        if self._stopped:
-            return None
-        try:
-            job = queue.get_nowait()
-        except Empty:
-            return None
-        if job is None:
-            self._stopped = True
-        elif job.bare:
-            self._again.append(job)
-            return None
-        return job
-
-    def _commit(self, connection: DirectConnection, outcomes: list[Outcome]) -> None:
-        if connection.raw.in_transaction:
-            deadline = max([job.deadline for job, _, _ in outcomes], default=0.0)
-            patiently(lambda: connection.raw.execute("COMMIT"), deadline)
-        _finish(connection, "ROLLBACK")
-        self._opening._check_files()  # what was written to a deleted file is not there for anybody
+        self.files.close(connection)
 
 
-def _finish(connection: DirectConnection, statement: str) -> None:
-    """End the transaction, if there is one, for SQLite and for SQLAlchemy."""
-    if connection.raw.in_transaction:
-        connection.raw.execute(statement)
-    if connection.connection.in_transaction():
-        connection.connection.rollback()
+def _resolve(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
 
 
 _open: weakref.WeakSet[Opening] = weakref.WeakSet()
@@ -464,7 +290,7 @@ class SQLiteEngine:
 
     async def prepare(self) -> None:
         """Open the database; make what is missing, or check that nothing is."""
-        await self._do(_nothing, (), read=False)
+        await self._do(_nothing, (), read=False, bare=True)
 
     async def reclaim(self) -> int:
         """Give free space back; returns by how many bytes the files shrank."""

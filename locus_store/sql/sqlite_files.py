@@ -6,9 +6,8 @@ import contextlib
 import os
 import random
 import sqlite3
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -55,7 +54,7 @@ def patiently(action: Callable[[], R], deadline: float) -> R:
             if SQLITE.classify(e) is not Kind.BUSY or time.monotonic() >= deadline:
                 raise
         time.sleep(random.uniform(0.0005, longest))  # noqa: S311 - no secret
-        longest = min(longest * 1.5, 0.03)
+        longest = min(longest * 1.5, 0.005)
 
 
 def _identity(path: str) -> Identity | None:
@@ -143,12 +142,20 @@ class Files:
         return self.settings.path == MEMORY
 
     def check(self) -> None:
-        """Raises if the path no longer leads to the file that was opened."""
-        if not self.in_memory and _identity(self.settings.path) != self._database:
-            raise BackendUnavailableError(
-                f"the file {self.settings.path!r} was deleted or replaced while it was open; the next call opens "
-                "what is there now"
-            )
+        """Raises if the path no longer leads to the file that was opened.
+
+        SQLite would apply the log that is left to whatever file has its name, so that goes first.
+        """
+        path = self.settings.path
+        if self.in_memory or _identity(path) == self._database:
+            return
+        for suffix, ours in self._side_files.items():
+            if ours is not None and _identity(path + suffix) == ours:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path + suffix)
+        raise BackendUnavailableError(
+            f"the file {path!r} was deleted or replaced while it was open; the next call opens what is there now"
+        )
 
     def size(self) -> int:
         """Bytes of the database and its log."""
@@ -158,40 +165,10 @@ class Files:
                 sizes += os.path.getsize(self.settings.path + suffix)
         return sizes
 
-    # ------------------------------------------------------------------------------------------------------- closing
-
     def close(self, connection: DirectConnection) -> None:
-        """Close a connection without harm to whatever database is at the path now."""
-        with contextlib.suppress(sqlite3.Error, SQLAlchemyError), self._sparing_others(connection.raw):
+        """Close a connection."""
+        with contextlib.suppress(sqlite3.Error, SQLAlchemyError):
             connection.connection.close()
-
-    @contextlib.contextmanager
-    def _sparing_others(self, raw: sqlite3.Connection) -> Iterator[None]:
-        """SQLite's last connection to a file deletes its log *by name*, though the name may be another database's by
-        now: the file was replaced, and somebody has opened the new one.
-        """
-        path = self.settings.path
-        if self.in_memory or self._database is None or _identity(path) in (None, self._database):
-            yield
-            return
-        theirs = [s for s in _SIDE_FILES if _identity(path + s) not in (None, self._side_files.get(s))]
-        if not theirs:
-            yield
-        elif sys.version_info >= (3, 12):
-            raw.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
-            yield
-        else:
-            kept = f".{os.getpid()}-{random.getrandbits(64):x}"
-            for suffix in theirs:
-                os.link(path + suffix, path + suffix + kept)
-            try:
-                yield
-            finally:
-                for suffix in theirs:
-                    if os.path.exists(path + suffix):
-                        os.unlink(path + suffix + kept)
-                    else:
-                        os.rename(path + suffix + kept, path + suffix)
 
 
 def _use_wal(raw: sqlite3.Connection) -> None:

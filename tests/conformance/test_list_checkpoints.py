@@ -32,9 +32,7 @@ async def test_only_its_own(store):
     assert await store.list_checkpoints("t") == ["a"]
 
 
-@pytest.mark.parametrize(
-    ("limit", "error"), [(-1, ValueError), ("5", TypeError), (True, TypeError), (2.0, TypeError)]
-)
-async def test_a_wrong_limit_is_refused(store, limit, error):
-    with pytest.raises(error, match="limit"):
-        await store.list_checkpoints("t", limit)
+async def test_a_wrong_limit_is_refused(store):
+    for limit, error in ((-1, ValueError), ("5", TypeError), (True, TypeError), (2.0, TypeError)):
+        with pytest.raises(error, match="limit"):
+            await store.list_checkpoints("t", limit)

@@ -7,6 +7,7 @@ checked against what was saved.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -51,7 +52,9 @@ def make_plan(
     }
     references = References(lists)
     low, high = references.span() or (None, None)
-    rest = frames.build(((0, 1),), [Entry(b'"rest of %b"' % checkpoint_id.encode(), PLAIN)], codec, ThreadName(*key))
+    rest = frames.build(
+        ((0, 1),), [Entry(json.dumps(f"rest of {checkpoint_id}").encode(), PLAIN)], codec, ThreadName(*key)
+    )
     block = block_of(new, key, codec)
     values: dict[str, Any] = {
         "fresh_id": False,
@@ -98,7 +101,7 @@ def document(stored: Stored | None, key: Key = KEY, codec: Codec | None = None) 
     assert stored is not None
     name = ThreadName(*key)
     rest = frames.read_one(stored.payload, codec, name)
-    assert rest.body.decode() == f'"rest of {stored.checkpoint_id}"\n'
+    assert json.loads(rest.body) == f"rest of {stored.checkpoint_id}"
     entries: dict[tuple[int, int], list[Entry]] = {}
     blocks: list[int] = []
     for frame in (f for payload in stored.blocks for f in frames.read(payload, codec, name)):

@@ -207,6 +207,8 @@ async def test_the_command_inside_a_running_loop(database: Database, monkeypatch
     command.downgrade(our_config(), "base")
     assert database.tables() == set()
 
+    if database.name == "sqlite":
+        pytest.importorskip("aiosqlite")
     url = engine_url(database.url)
     engine = create_async_engine(url.set(drivername=url.drivername.replace("pysqlite", "aiosqlite")))
     async with engine.begin() as connection:

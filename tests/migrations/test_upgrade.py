@@ -24,6 +24,8 @@ ROWS = f"SELECT (SELECT count(*) FROM locus_store_schema), (SELECT count(*) FROM
 
 
 def async_engine(database: Database) -> Any:
+    if database.name == "sqlite":
+        pytest.importorskip("aiosqlite")
     return create_async_engine(database.url.replace("sqlite:", "sqlite+aiosqlite:").replace("ql:", "ql+asyncpg:"))
 
 

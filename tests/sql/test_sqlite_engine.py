@@ -24,7 +24,7 @@ import locus_store
 from locus_store.backends.sqlite import SQLiteDriver
 from locus_store.core.driver import Key, Saved
 from locus_store.core.errors import BackendError, BackendUnavailableError, SchemaNotReadyError, StoreBusyError
-from locus_store.sql import sqlite_engine
+from locus_store.sql import sqlite_writer
 from locus_store.sql.sqlite_direct import DirectConnection
 
 ROOT = Path(locus_store.__file__).parents[1]
@@ -252,7 +252,7 @@ class TestGroups:
 
     async def test_saves_that_wait_share_a_transaction(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         commits: list[int] = []
-        commit = sqlite_engine.Writer._commit
+        commit = sqlite_writer.Writer._commit
 
         def counted(self: Any, connection: Any, outcomes: list[Any]) -> None:
             commits.append(len(outcomes))
@@ -260,7 +260,7 @@ class TestGroups:
 
         driver = SQLiteDriver(path)
         waiting, go = await self.occupied(driver)
-        monkeypatch.setattr(sqlite_engine.Writer, "_commit", counted)
+        monkeypatch.setattr(sqlite_writer.Writer, "_commit", counted)
         saves = [asyncio.ensure_future(driver.put(KEY, make_plan(f"c{i}", {1: ['"x"']}))) for i in range(10)]
         await asyncio.sleep(0.01)
         go.set()
@@ -375,6 +375,16 @@ class TestBusy:
         holder.execute("ROLLBACK")
         holder.close()
         await save(driver, "d")
+        await driver.aclose()
+
+    async def test_the_first_read_does_not_wait_for_a_writer_elsewhere(self, path: Path) -> None:
+        await one_with(path, "x")
+        holder = sqlite3.connect(path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        driver = SQLiteDriver(path)
+        await asyncio.wait_for(driver.prepare(), 2)
+        assert await asyncio.wait_for(load(driver), 2) == ["x"]
+        holder.close()
         await driver.aclose()
 
     async def test_a_lock_that_is_freed(self, path: Path) -> None:

@@ -22,10 +22,11 @@ from locus_store.backends.file.disk import Disk
 from locus_store.backends.file.folder import View
 from locus_store.backends.file.locks import Locks
 from locus_store.backends.file.reading import Reader
+from locus_store.backends.file.recent import Recent
 from locus_store.backends.file.removing import Folders, Removal
 from locus_store.backends.file.workers import Workers
 from locus_store.core.capabilities import Capabilities
-from locus_store.core.driver import Driver, Dropped, Info, Key, Plan, PutResult, Stored, Trimmed
+from locus_store.core.driver import Driver, Dropped, Info, Key, Plan, PutResult, Saved, Stored, Trimmed
 from locus_store.core.errors import BackendError, LocusStoreError
 from locus_store.core.frames import Codec
 
@@ -90,6 +91,7 @@ class FileDriver(Driver):
     def _renew_locks(self) -> None:
         self._locks = Locks(self.base, self._lock_timeout)
         self._reader = Reader(self.base, self._locks)
+        self._recent = Recent()
 
     # --------------------------------------------------------------------------------------------------- the interface
 
@@ -199,8 +201,10 @@ class FileDriver(Driver):
 
     def _view(self, key: Key) -> View | None:
         """What is in a thread's folder, with all that was begun finished; None if there is nothing."""
+        path = self._reader.path(key)
+        self._recent.forget(key)
         try:
-            view = View(self._reader.path(key), key, locked=True)
+            view = View(path, key, locked=True)
         except FileNotFoundError:
             return None
         return self._folders.settled(view) if view.found else None
@@ -215,7 +219,17 @@ class FileDriver(Driver):
 
     def _put(self, key: Key, plan: Plan) -> PutResult:
         with self._locks.hold(key):
-            return saving.put(self._folders, self._reader.path(key), key, self._live(key, plan.now), plan)
+            path, generation = self._reader.path(key), self._locks.generation(key)
+            known = self._recent.take(key, path, generation)
+            result: PutResult | None = None
+            after: View | None = None
+            if known and not known.expired(plan.now):
+                result, after = saving.put(self._folders, path, key, known, plan)
+            if not isinstance(result, Saved):  # what is remembered is not enough to refuse
+                result, after = saving.put(self._folders, path, key, self._live(key, plan.now), plan)
+            if after is not None:
+                self._recent.keep(key, generation, after)
+            return result
 
     def _drop(self, key: Key, checkpoint_ids: Sequence[str] | None, now: int) -> Dropped:
         path = self._reader.path(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from bisect import bisect_left
 from contextlib import suppress
 from typing import NamedTuple
@@ -14,9 +15,14 @@ from locus_store.core.driver import Info, Key
 from locus_store.core.frames import DamagedError, UnknownFormatError
 from locus_store.core.references import References
 
+_ID = len(names.checkpoint(0, ""))
 # Linux lists as many bytes of names and entries in one step.
 _ONE_STEP = 30_000
 _ENTRY = 28
+
+
+SETTLED = 2_500_000_000
+"""Nanoseconds after which a folder's time of change would differ if it changed again, on any file system."""
 
 
 class Times(NamedTuple):
@@ -55,6 +61,7 @@ class View:
         self._hide()
         self._headers: dict[str, Checkpoint] = {}
         self._times: Times | None = None
+        self._by_id: dict[str, str] | None = None
 
     def _read_thread_file(self) -> bytes | None:
         try:
@@ -74,6 +81,18 @@ class View:
         self.hidden = [n for n in (*listing.checkpoints, *listing.records) if n in gone]
         if self.hidden:
             self.checkpoints = [n for n in listing.checkpoints if n not in gone]
+
+    def add(self, name: str, checkpoint: Checkpoint) -> None:
+        """Take note of a checkpoint that was added, and of its block."""
+        if self.checkpoints is not self.listing.checkpoints:
+            self.checkpoints.append(name)
+        self.listing.checkpoints.append(name)
+        if checkpoint.own_block:
+            self.listing.blocks.append(Block(checkpoint.own_block, checkpoint.own_block))
+        self._headers = {name: checkpoint}
+        self._times = Times(checkpoint.updated_at, checkpoint.expires_at)
+        if self._by_id is not None:
+            self._by_id[names.id_part(name)] = name
 
     def unchanged(self) -> bool:
         """Whether what was read since this view was made is of one moment.
@@ -153,8 +172,9 @@ class View:
         """The file of a checkpoint (None: the newest), if it is there."""
         if checkpoint_id is None:
             return self.head
-        wanted = names.encode(checkpoint_id)
-        return next((n for n in reversed(self.checkpoints) if names.id_part(n) == wanted), None)
+        if self._by_id is None:
+            self._by_id = {n[_ID:]: n for n in self.checkpoints}
+        return self._by_id.get(names.encode(checkpoint_id))
 
     def at(self, version: int) -> str | None:
         """The file of the checkpoint with a version, if it is there."""
@@ -235,8 +255,12 @@ class View:
 
 def _list(path: str) -> list[str]:
     """The names in a folder, none missed because of another that came or went meanwhile."""
+    before = os.stat(path).st_mtime_ns
+    settled = time.time_ns() - before > SETTLED
     found = os.listdir(path)
     while sum(map(len, found)) + _ENTRY * len(found) > _ONE_STEP:
+        if settled and os.stat(path).st_mtime_ns == before:
+            break
         again = os.listdir(path)
         if again == found:
             break

@@ -38,6 +38,13 @@ class Locks:
         self._timeout = timeout
         # Tasks of this process queue here, where they are woken at once; only one of them polls the file.
         self._mine = [threading.Lock() for _ in range(_COUNT)]
+        # Each file names who held it last.
+        self._token = os.urandom(16)
+        self._generations = [0] * _COUNT
+
+    def generation(self, key: Key) -> int:
+        """A number that changes when anybody else has held the thread's lock; to be asked while it is held."""
+        return self._generations[_slot(key)]
 
     @contextlib.contextmanager
     def hold(self, *keys: Key) -> Iterator[None]:
@@ -54,7 +61,7 @@ class Locks:
         deadline = time.monotonic() + self._timeout
         with contextlib.ExitStack() as held:
             # Whoever needs two takes them in the same order, so that no two wait for each other.
-            for slot in sorted({crc32("\0".join(key).encode()) % _COUNT for key in keys}):
+            for slot in sorted({_slot(key) for key in keys}):
                 held.enter_context(self._hold(slot, deadline))
             yield
 
@@ -72,6 +79,9 @@ class Locks:
                     time.sleep(pause)
                     pause = min(pause * 1.5, 0.01)
                 try:
+                    if os.pread(fd, 16, 0) != self._token:
+                        self._generations[slot] += 1
+                        os.pwrite(fd, self._token, 0)
                     yield
                 finally:
                     # Closing is not enough: a process that was forked meanwhile has the descriptor, too.
@@ -92,6 +102,10 @@ class Locks:
 
     def _busy(self) -> StoreBusyError:
         return StoreBusyError(f"another writer held the thread's lock in {self._folder} for {self._timeout} s")
+
+
+def _slot(key: Key) -> int:
+    return crc32("\0".join(key).encode()) % _COUNT
 
 
 def _try(fd: int) -> bool:

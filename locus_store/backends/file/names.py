@@ -45,6 +45,8 @@ def decode(name: str) -> str | None:
     """The id that `encode` was given, or None if it had to be cut."""
     if "~" in name:
         return None
+    if "%" not in name:
+        return name
     try:
         return unquote_to_bytes(name).decode()
     except UnicodeDecodeError:
@@ -94,7 +96,7 @@ class Block(NamedTuple):
         return cls(first, int(name[14:26]) if len(name) > 13 else first)
 
 
-_CHECKPOINT = re.compile(r"c\d{12}-.*", re.ASCII | re.DOTALL).fullmatch
+_CHECKPOINT = re.compile(r"c\d{12}-", re.ASCII).match
 _BLOCK = re.compile(r"b\d{12}(-\d{12})?", re.ASCII).fullmatch
 
 
@@ -116,17 +118,11 @@ class Listing(NamedTuple):
 
 def sort_out(files: list[str]) -> Listing:
     """Tell the files of a thread's folder apart."""
-    checkpoints, found, records = [], [], []
-    for name in files:
-        kind = name[0]
-        if kind == "c" and _CHECKPOINT(name):
-            checkpoints.append(name)
-        elif kind == "b" and _BLOCK(name):
-            found.append(Block.parse(name))
-        elif name.startswith("r-"):
-            records.append(name)
+    checkpoints = sorted([name for name in files if name[0] == "c" and _CHECKPOINT(name)])
+    found = [Block.parse(name) for name in files if name[0] == "b" and _BLOCK(name)]
+    records = sorted([name for name in files if name.startswith("r-")])
     blocks: list[Block] = []
     joined: list[Block] = []
     for block in sorted(found, key=lambda b: (b.first, -b.last)):
         (joined if blocks and block.last <= blocks[-1].last else blocks).append(block)
-    return Listing(sorted(checkpoints), blocks, joined, sorted(records))
+    return Listing(checkpoints, blocks, joined, records)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from locus_store.backends.file import formats, names
-from locus_store.backends.file.folder import View
+from locus_store.backends.file.folder import SETTLED, View
 from locus_store.backends.file.formats import Checkpoint, Thread
 from locus_store.backends.file.locks import Locks
 from locus_store.core import patterns
@@ -19,8 +19,6 @@ from locus_store.core.frames import DamagedError, UnknownFormatError
 T = TypeVar("T")
 
 _ATTEMPTS = 30
-_SETTLED = 2_500_000_000
-"""Nanoseconds after which a folder's time of change would differ if it changed again, on any file system."""
 
 
 class _Summary(NamedTuple):
@@ -187,7 +185,7 @@ class Reader:
         if known and (known.inode, known.changed) == (status.st_ino, status.st_mtime_ns):
             keep[folder.name] = known
             return known
-        settled = time.time_ns() - status.st_mtime_ns > _SETTLED
+        settled = time.time_ns() - status.st_mtime_ns > SETTLED
         key = Key(tenant, self.thread_id(folder))
         missing: _Summary | None = None
 

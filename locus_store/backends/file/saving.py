@@ -15,10 +15,11 @@ from locus_store.backends.file import formats, names
 from locus_store.backends.file.folder import View
 from locus_store.backends.file.formats import Checkpoint
 from locus_store.backends.file.names import Block
-from locus_store.backends.file.removing import Folders, Removal
+from locus_store.backends.file.removing import Folders, Removal, meets
 from locus_store.core import frames
 from locus_store.core.driver import Base, Conflict, Exists, Key, NoParent, Plan, PutResult, Saved, Stale
 from locus_store.core.frames import DamagedError, UnknownFormatError
+from locus_store.core.references import EntrySet
 
 _SEAL_EVERY = 50
 _SEAL_REACH = 64
@@ -27,7 +28,7 @@ _SMALL = 64 * 1024
 _SEALED = 1024 * 1024
 
 
-def put(folders: Folders, path: str, key: Key, view: View | None, plan: Plan) -> PutResult:
+def put(folders: Folders, path: str, key: Key, view: View | None, plan: Plan) -> tuple[PutResult, View | None]:
     """Save into a thread whose lock is held.
 
     Args:
@@ -36,22 +37,25 @@ def put(folders: Folders, path: str, key: Key, view: View | None, plan: Plan) ->
         key: The thread.
         view: What is in the folder, settled; None if there is no thread.
         plan: What to save.
+
+    Returns:
+        The answer, and the view as it is afterwards; None if it does not hold any more.
     """
     old = view.find(plan.checkpoint_id) if view else None
     header = _header(view, old)
     if view and old and header and header.stamp == plan.stamp:
-        return Saved(header.version, view.epoch, header.own_block)
+        return Saved(header.version, view.epoch, header.own_block), view
     head = view.head if view else None
     actual = names.version_of(head) if head else 0
     if plan.expected_version not in (None, actual):
-        return Conflict(actual)
+        return Conflict(actual), view
     if old and plan.if_exists == "error":
-        return Exists()
+        return Exists(), view
     parent = head if plan.parent is None or view is None else view.find(plan.parent)
     if plan.parent is not None and parent is None:
-        return NoParent()
+        return NoParent(), view
     if plan.base is not None and not _is_there(view, plan.base):
-        return Stale()
+        return Stale(), view
     if view is None:
         view = create(folders, path, key)
     in_place = old if plan.if_exists == "in_place" else None
@@ -101,7 +105,9 @@ def _created_at(view: View, in_place: str, updated_at: int) -> int:
     return min(view.info(in_place).created_at, updated_at)
 
 
-def _write(folders: Folders, view: View, plan: Plan, new: Checkpoint, old: str | None, in_place: str | None) -> Saved:
+def _write(
+    folders: Folders, view: View, plan: Plan, new: Checkpoint, old: str | None, in_place: str | None
+) -> tuple[Saved, View | None]:
     disk, path = folders.disk, view.path
     name = in_place or names.checkpoint(new.version, new.checkpoint_id)
     files = [] if in_place or old is None else [old]
@@ -120,20 +126,25 @@ def _write(folders: Folders, view: View, plan: Plan, new: Checkpoint, old: str |
         updated_at=new.updated_at,
         expires_at=new.expires_at,
     )
+    if plan.block is not None:
+        block = Block(new.own_block, new.own_block)
+        disk.write(os.path.join(path, block.name), frames.numbered(new.own_block, plan.block))
     if in_place:
+        # A reader that sees this sees the block as well when it lists the folder after it, which the new content needs.
         if removal.blocks and (before := _header(view, in_place)):
             after = replace(after, loose=(before.own_block, before.ranges))
         folders.write_thread(path, after)
     elif files:
         folders.write_thread(path, replace(thread, hidden=tuple(files), when=name))
-    if plan.block is not None:
-        block = Block(new.own_block, new.own_block)
-        disk.write(os.path.join(path, block.name), frames.numbered(new.own_block, plan.block))
     # One wait for both names: file systems keep the order of renames in one folder.
     disk.write(os.path.join(path, name), new.dump(len(plan.payload), pretty=folders.pretty), plan.payload)
     disk.sync(path)
 
     epoch = thread.epoch
+    seals = new.version % _SEAL_EVERY == 0
+    if not (files or in_place or seals):
+        view.add(name, new)
+        return Saved(new.version, epoch, new.own_block), view
     # The save is done. What cannot be cleaned up now is hidden, and the next writer cleans it up.
     with suppress(OSError):
         if removal.blocks or (in_place and files):
@@ -142,18 +153,19 @@ def _write(folders: Folders, view: View, plan: Plan, new: Checkpoint, old: str |
             folders.remove(view, removal, sync=False)
         if after.loose:
             folders.write_thread(path, replace(after, loose=None, epoch=epoch))
-        if new.version % _SEAL_EVERY == 0 and not in_place:
-            _seal(folders, path, view.key)
-    return Saved(new.version, epoch, new.own_block)
+        if seals and not in_place:
+            _seal(folders, path, view.key, new)
+    return Saved(new.version, epoch, new.own_block), None
 
 
-def _seal(folders: Folders, path: str, key: Key) -> None:
-    """Join runs of small blocks before the newest."""
+def _seal(folders: Folders, path: str, key: Key, new: Checkpoint) -> None:
+    """Join runs of small blocks that the newest checkpoint refers to, so that none is among them that nothing does."""
     view = View(path, key, locked=True)
+    used = EntrySet.of([new.references()]).blocks()
     run: list[tuple[Block, bytes]] = []
     for block in view.blocks(view.block_count - _SEAL_REACH, view.block_count):
-        single = block.first == block.last
-        payload = formats.read(os.path.join(path, block.name)) if single and _size(path, block) < _SMALL else None
+        wanted = block.first == block.last and meets(block, used) and _size(path, block) < _SMALL
+        payload = formats.read(os.path.join(path, block.name)) if wanted else None
         if payload is None or sum(len(p) for _, p in run) + len(payload) > _SEALED:
             _join(folders, path, run)
             run = []

@@ -57,6 +57,7 @@ class PostgreSQLDriver(AsyncSQLDriver):
     dialect: PostgreSQLDialect
     capabilities = replace(AsyncSQLDriver.capabilities, reclaim=True)
     max_piece = PostgreSQLDialect.max_piece
+    modules = AsyncSQLDriver.modules | {"asyncpg"}
 
     def __init__(
         self,
@@ -100,8 +101,7 @@ class PostgreSQLDriver(AsyncSQLDriver):
                 return create_async_engine(where, **options)
 
             self._place = place(where)
-            asks = bool(options.get("pool_pre_ping"))
-            engines = AsyncEngines(wire, make=make, asks=asks)
+            engines = AsyncEngines(wire, make=make)
             dialect = where.get_dialect()()
         else:
             raise ValueError("where the database is: pass a url, or an engine of yours")
@@ -211,9 +211,6 @@ class PostgreSQLDriver(AsyncSQLDriver):
 
     def _begin(self, connection: Connection) -> None:
         connection.execute(LIMIT_WAITING, {"timeout": f"{self._milliseconds}ms"})
-
-    def _is_of_database(self, error: Exception) -> bool:
-        return super()._is_of_database(error) or type(error).__module__.startswith("asyncpg.")
 
     def _lacks_schema(self, error: Exception) -> bool:
         return sqlstate(error) in NO_SCHEMA

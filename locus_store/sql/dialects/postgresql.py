@@ -26,10 +26,10 @@ NO_SCHEMA = {"3F000", "42P01", "42703"}
 
 
 def root(error: BaseException) -> BaseException:
-    """The driver's own error inside SQLAlchemy's wrappers."""
-    if isinstance(error, DBAPIError) and error.orig is not None:
-        return error.orig.__cause__ or error.orig
-    return error
+    """The driver's own error inside SQLAlchemy's wrapper and adapter."""
+    found = (error.orig if isinstance(error, DBAPIError) else None) or error
+    adapted = type(found).__module__.startswith("sqlalchemy.dialects.")
+    return (found.__cause__ if adapted else None) or found
 
 
 def sqlstate(error: BaseException) -> str | None:

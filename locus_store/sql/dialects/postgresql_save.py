@@ -104,11 +104,11 @@ def _text(shape: Shape) -> str:
     parent = "nullif(version - 1, 0)"
     if shape.based:
         version, stamp = next(numbers), next(numbers)
-        # A stamp is never given twice, so the base is there if the first checkpoint at or after its version has its
-        # stamp. The order makes the planner take the index by version, under any statistics.
+        # Written as a range with an order, so that the planner takes the index by version under any statistics.
         condition = f"""
     AND h.epoch = $13
-    AND (SELECT k.stamp FROM {checkpoints} AS k WHERE k.thread = h.id AND k.version >= ${version}::bigint
+    AND (SELECT k.stamp FROM {checkpoints} AS k
+      WHERE k.thread = h.id AND k.version >= ${version}::bigint AND k.version < ${version}::bigint + 1
       ORDER BY k.version LIMIT 1) = ${stamp}::bytea"""
         # Like this, and not as a plain UPDATE, the row is found by the unique index, under any statistics. But it must
         # not insert: the cast fails if it did, and undoes all.

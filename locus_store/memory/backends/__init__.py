@@ -1,0 +1,54 @@
+"""The SDK's import path of the backends, which are in `locus_store.backends`; each is imported when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from locus_store.backends.adapter import StorageBackendAdapter
+    from locus_store.backends.file import FileBackend, FileCheckpointer
+    from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
+    from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
+    from locus_store.backends.sqlite import SQLiteBackend, SQLiteCheckpointer
+    from locus_store.memory.backends.adapters import postgresql_checkpointer, sqlite_checkpointer
+
+__all__ = [
+    "FileBackend",
+    "FileCheckpointer",
+    "MemoryBackend",
+    "MemoryCheckpointer",
+    "PostgreSQLBackend",
+    "PostgreSQLCheckpointer",
+    "SQLiteBackend",
+    "SQLiteCheckpointer",
+    "StorageBackendAdapter",
+    "postgresql_checkpointer",
+    "sqlite_checkpointer",
+]
+
+_MODULES = {
+    "FileBackend": "locus_store.backends.file",
+    "FileCheckpointer": "locus_store.backends.file",
+    "MemoryBackend": "locus_store.backends.memory",
+    "MemoryCheckpointer": "locus_store.backends.memory",
+    "PostgreSQLBackend": "locus_store.backends.postgresql",
+    "PostgreSQLCheckpointer": "locus_store.backends.postgresql",
+    "SQLiteBackend": "locus_store.backends.sqlite",
+    "SQLiteCheckpointer": "locus_store.backends.sqlite",
+    "StorageBackendAdapter": "locus_store.backends.adapter",
+    "postgresql_checkpointer": "locus_store.memory.backends.adapters",
+    "sqlite_checkpointer": "locus_store.memory.backends.adapters",
+}
+
+if not TYPE_CHECKING:  # a type checker knows the names, and is to find those that are misspelt
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

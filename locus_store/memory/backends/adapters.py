@@ -1,0 +1,52 @@
+"""The SDK's functions that make a checkpointer over a database, and its adapter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from locus_store.backends.adapter import StorageBackendAdapter
+
+if TYPE_CHECKING:
+    from locus_store.backends.postgresql import PostgreSQLCheckpointer
+    from locus_store.backends.sqlite import SQLiteCheckpointer
+
+__all__ = ["StorageBackendAdapter", "postgresql_checkpointer", "sqlite_checkpointer"]
+
+
+def sqlite_checkpointer(path: str = "locus_checkpoints.db", **kwargs: Any) -> SQLiteCheckpointer:
+    """Make a checkpointer over a SQLite file.
+
+    Args:
+        path: The file.
+        **kwargs: Options of `SQLiteCheckpointer`.
+    """
+    from locus_store.backends.sqlite import SQLiteCheckpointer
+
+    return SQLiteCheckpointer(path=path, **kwargs)
+
+
+def postgresql_checkpointer(
+    host: str = "localhost",
+    port: int = 5432,
+    database: str = "locus",
+    user: str = "postgres",
+    password: str = "",
+    dsn: str | None = None,
+    **kwargs: Any,
+) -> PostgreSQLCheckpointer:
+    """Make a checkpointer over PostgreSQL.
+
+    Args:
+        host: The server.
+        port: Its port.
+        database: The database.
+        user: Who connects.
+        password: Their password.
+        dsn: All of that as one URL; the other arguments then do not count.
+        **kwargs: Options of `PostgreSQLCheckpointer`.
+    """
+    from locus_store.backends.postgresql import PostgreSQLCheckpointer
+
+    if dsn is not None:
+        return PostgreSQLCheckpointer(dsn=dsn, **kwargs)
+    return PostgreSQLCheckpointer(host=host, port=port, database=database, user=user, password=password, **kwargs)

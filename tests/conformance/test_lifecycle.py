@@ -1,0 +1,266 @@
+"""Opening and closing: in any order, in any event loop, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import backends
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+async def test_closing_twice_and_before_anything(store):
+    await store.close()
+    await store.close()
+    await store.save("t", {"n": 1})
+    await store.close()
+    await store.close()
+
+
+async def test_the_next_call_after_closing_opens_again(store):
+    await store.save("t", {"n": 1})
+    for i in range(3):
+        await store.close()
+        assert await store.load("t") == {"n": i + 1}
+        await store.close()
+        await store.save("t", {"n": i + 2})
+
+
+async def test_closing_leaves_nothing_open(store, place):
+    left = backends.Left()
+    for i in range(3):
+        await asyncio.gather(*[store.save(f"t{j}", {"n": i}) for j in range(8)], store.list_threads())
+        await store.close()
+        await left.assert_nothing()
+        place.assert_nothing_open()
+
+
+async def test_as_a_context_manager(place, store):
+    left = backends.Left()
+    async with store as entered:
+        assert entered is store
+        await store.save("t", {"n": 1})
+    await left.assert_nothing()
+    async with store:
+        assert await store.load("t") == {"n": 1}
+    with pytest.raises(ZeroDivisionError):
+        async with store:
+            raise ZeroDivisionError
+    await left.assert_nothing()
+
+
+async def test_closing_a_checkpointer_closes_its_backend(store, checkpointer):
+    left = backends.Left()
+    await checkpointer.save(checkpointer.state_type(), "t")
+    async with checkpointer as entered:
+        assert entered is checkpointer
+    await left.assert_nothing()
+    assert await checkpointer.load("t") is not None
+
+
+async def test_a_tenant_needs_no_closing_of_its_own(store):
+    left = backends.Left()
+    await store.tenant("acme").save("t", {"n": 1})
+    await store.close()
+    await left.assert_nothing()
+
+
+async def test_closing_while_others_are_at_work(store, other):
+    """What was begun ends, well or with an error of ours; what was acknowledged is there."""
+    tasks = [asyncio.ensure_future(store.save("t", {"n": i}, str(i))) for i in range(20)]
+    await asyncio.sleep(0)
+    await store.close()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert not [f for f in found if isinstance(f, BaseException) and not is_ours(f)]
+    acknowledged = {f for f in found if isinstance(f, str)}
+    assert acknowledged <= set(await other.list_checkpoints("t", None))
+    assert await store.save("t", {"n": "after"}, "after") == "after"
+
+
+def is_ours(error):
+    return type(error).__module__.startswith("locus_store")
+
+
+async def test_constructors_do_nothing(place, tmp_path):
+    left = backends.Left()
+    before = sorted(tmp_path.rglob("*"))
+    stores = [place.open() for _ in range(3)]
+    for store in stores:
+        store.checkpointer()
+        store.tenant("acme")
+        assert store.capabilities == place.capabilities
+        assert repr(store)
+    assert left.now() == []
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+async def test_setting_up_explicitly_again_and_at_the_same_time(store, other):
+    await asyncio.gather(*[s.setup() for s in (store, other)] * 4)
+    await store.setup()
+    await store.save("t", {"n": 1})
+    await other.setup()
+    assert await other.load("t") == {"n": 1}
+
+
+async def test_neither_face_has_a_length_or_a_truth(store, checkpointer):
+    """``checkpointer or default`` must not ask the storage, nor take an empty one for none."""
+    for face in (store, checkpointer):
+        assert not hasattr(face, "__len__")
+        assert "__bool__" not in dir(type(face))
+        assert face
+
+
+# ---------------------------------------------------------------------------------------------- several event loops
+
+
+def test_one_store_in_several_event_loops(place):
+    """Closed or not in between."""
+    store = place.open()
+    for i in range(6):
+        asyncio.run(_one_round(store, i, close=i % 2 == 0))
+    asyncio.run(store.close())
+
+
+async def _one_round(store, i, *, close):
+    assert await store.load("t") == (None if i == 0 else {"n": i - 1, "l": ["x" * 300] * i})
+    await asyncio.gather(*[store.save(f"u{j}", {"n": i}) for j in range(5)])
+    await store.save("t", {"n": i, "l": ["x" * 300] * (i + 1)})
+    assert len(await store.list_checkpoints("t")) == i + 1
+    if close:
+        await store.close()
+
+
+def test_descriptors_and_threads_do_not_pile_up_over_event_loops(place):
+    store = place.open()
+    left = backends.Left()
+    counts = []
+    for i in range(8):
+        asyncio.run(_one_round(store, i, close=False))
+        counts.append(len(left.now()))
+    assert max(counts[4:]) <= max(counts[:4])
+    asyncio.run(store.close())
+    assert left.now() == []
+
+
+# ------------------------------------------------------------------------------------------------- whole programs
+
+
+def run(program, place, *options):
+    """Runs a program in a process of its own; how it ended, and when."""
+    preamble = f"""
+        import asyncio, backends, sys, time
+        address = {place.address!r}
+    """
+    body = textwrap.dedent(preamble) + textwrap.dedent(program)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+    return subprocess.run(
+        [sys.executable, *options, "-c", body], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.fixture
+def shared(place):
+    if place.address is None:
+        # What is in memory is not anybody else's, but a program that uses it must end as well.
+        place.address = '["memory", {}]'
+    return place
+
+
+def test_three_runs_in_a_row_with_closing_warn_of_nothing(shared):
+    done = run(
+        """
+        store = backends.connect(address)
+
+        async def main(i):
+            async with store:
+                await store.save("t", {"n": i})
+                assert await store.load("t") == {"n": i}
+                assert len(await store.list_checkpoints("t")) == i + 1
+
+        for i in range(3):
+            asyncio.run(main(i))
+        print("done")
+        """,
+        shared,
+        "-W",
+        "error",
+        "-X",
+        "dev",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_three_runs_in_a_row_without_closing_work(shared):
+    done = run(
+        """
+        store = backends.connect(address)
+
+        async def main(i):
+            await store.save("t", {"n": i})
+            assert len(await store.list_checkpoints("t")) == i + 1
+
+        for i in range(3):
+            asyncio.run(main(i))
+        print("done")
+        """,
+        shared,
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "Event loop is closed" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("how", ["at the end", "by sys.exit", "by an error", "with saves under way"])
+def test_a_program_that_forgets_to_close_ends_within_2_seconds(shared, how):
+    ends = {
+        "at the end": "",
+        "by sys.exit": "sys.exit(0)",
+        "by an error": "raise SystemExit('on purpose')",
+        "with saves under way": "tasks = [asyncio.ensure_future(store.save('t', {})) for _ in range(20)]",
+    }
+    done = run(
+        f"""
+        async def main():
+            store = backends.connect(address)
+            await asyncio.gather(*[store.save(f"t{{i}}", {{"n": i}}) for i in range(10)])
+            print(time.time(), flush=True)
+            {ends[how]}
+
+        asyncio.run(main())
+        """,
+        shared,
+    )
+    took = time.time() - float(done.stdout)
+    assert took < 2
+    assert done.returncode == (1 if how == "by an error" else 0), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Event loop is closed" not in done.stderr
+
+
+def test_what_was_acknowledged_is_there_after_a_program_that_forgot_to_close(place):
+    if not place.capabilities.persistent:
+        pytest.skip("nothing outlives the process here")
+    done = run(
+        """
+        async def main():
+            store = backends.connect(address)
+            for i in range(10):
+                await store.save("t", {"n": i}, str(i))
+        asyncio.run(main())
+        """,
+        place,
+    )
+    assert done.returncode == 0, done.stderr
+
+    async def look():
+        async with place.open() as store:
+            return await store.list_checkpoints("t"), await store.load("t")
+
+    assert asyncio.run(look()) == ([str(i) for i in range(9, -1, -1)], {"n": 9})
