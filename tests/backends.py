@@ -1,7 +1,7 @@
 """The backends that the shared suite runs over: the one table, and what tests may do to their storage behind their backs.
 
 A `Place` is where the data of one test lies, empty at first. Any number of backends can be opened on it, here and (where
-`capabilities.shared` says so) in other processes: ``backends.connect(place.address)``. A new backend is one class here.
+`capabilities.shared` says so) in other processes: ``elsewhere.connect(place.address)``. A new backend is one class here.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Place(ABC):
         name: What the table calls this backend.
         capabilities: What its backends are expected to declare.
         pooled: Options under which a backend has one connection only; None where it has no pool.
-        address: What `connect` needs in another process; None where no other process can get there.
+        address: What `elsewhere.connect` needs in another process.
     """
 
     name: str
     capabilities = EVERYTHING
     pooled: dict[str, Any] | None = None
-    address: str | None = None
+    address: str
 
     @abstractmethod
     def open(self, **options: Any) -> Backend:
@@ -110,6 +110,7 @@ class Place(ABC):
 
 class MemoryPlace(Place):
     name = "memory"
+    address = json.dumps(["locus_store.backends.memory", "MemoryBackend", {}])
     capabilities = dataclasses.replace(EVERYTHING, persistent=False, shared=False, reclaim=False)
 
     def __init__(self, **_: Any) -> None:
@@ -174,7 +175,7 @@ class FilePlace(Place):
 
     def __init__(self, *, folder: Path, **_: Any) -> None:
         self.path = folder / "store"
-        self.address = json.dumps(["file", {"base_dir": str(self.path)}])
+        self.address = json.dumps(["locus_store.backends.file", "FileBackend", {"base_dir": str(self.path)}])
 
     def open(self, **options: Any) -> Backend:
         return FileBackend(base_dir=str(self.path), **options)
@@ -237,7 +238,7 @@ class SQLitePlace(Place):
 
     def __init__(self, *, folder: Path, **_: Any) -> None:
         self.path = folder / "store.db"
-        self.address = json.dumps(["sqlite", {"path": str(self.path)}])
+        self.address = json.dumps(["locus_store.backends.sqlite", "SQLiteBackend", {"path": str(self.path)}])
 
     def open(self, **options: Any) -> Backend:
         return SQLiteBackend(path=str(self.path), **options)
@@ -299,7 +300,7 @@ class PostgreSQLPlace(Place):
     def __init__(self, *, server: servers.PostgreSQLServer, url: str, **_: Any) -> None:
         self.server = server
         self.url = url
-        self.address = json.dumps(["postgresql", {"dsn": url}])
+        self.address = json.dumps(["locus_store.backends.postgresql", "PostgreSQLBackend", {"dsn": url}])
         self.clear()
 
     def open(self, **options: Any) -> Backend:
@@ -409,20 +410,6 @@ TABLE: dict[str, type[Place]] = {
 
 SHARED = [name for name, place in TABLE.items() if place.capabilities.shared]
 """Those on whose storage several processes can work."""
-
-_KINDS: dict[str, Callable[..., Backend]] = {
-    "memory": MemoryBackend,
-    "file": FileBackend,
-    "sqlite": SQLiteBackend,
-    "postgresql": PostgreSQLBackend,
-}
-
-
-def connect(address: str, **options: Any) -> Backend:
-    """A backend on a place of another process."""
-    kind, arguments = json.loads(address)
-    return _KINDS[kind](**arguments, **options)
-
 
 # --- what this process has open ---------------------------------------------------------------------------------------
 

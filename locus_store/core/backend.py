@@ -13,7 +13,7 @@ from locus_store.core.driver import Driver, IfExists
 from locus_store.core.errors import SerializationError
 from locus_store.core.frames import Codec
 from locus_store.core.ids import DEFAULT_TENANT
-from locus_store.core.known import Ledger
+from locus_store.core.ledger import Ledger
 from locus_store.core.metadata import Metadata
 from locus_store.core.options import Options
 from locus_store.core.state import AgentState

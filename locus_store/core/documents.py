@@ -6,7 +6,7 @@ from typing import Any
 
 from locus_store.core import ids
 from locus_store.core.driver import Conflict, Driver, Exists, IfExists, Key, NoParent, Plan, Saved, Stale
-from locus_store.core.entries import Planned, plan
+from locus_store.core.entries import plan
 from locus_store.core.errors import (
     CheckpointExistsError,
     CheckpointNotFoundError,
@@ -15,7 +15,8 @@ from locus_store.core.errors import (
     UnsupportedFormatError,
 )
 from locus_store.core.frames import DamagedError, ThreadName, UnknownFormatError
-from locus_store.core.known import Known, Ledger, from_loaded
+from locus_store.core.known import Known, from_loaded
+from locus_store.core.ledger import Ledger
 from locus_store.core.loading import Loaded
 from locus_store.core.metadata import Metadata, encode_metadata, terms
 from locus_store.core.options import Options, check_count, check_optional_id
@@ -56,11 +57,12 @@ class Documents:
         new_id = ids.new_checkpoint_id() if checkpoint_id is None else ids.check_checkpoint_id(checkpoint_id)
         text = encode_metadata(metadata)
         found = terms(key.tenant, metadata) if metadata else ()
-        known = self._remembered(key)
-        planned = self._plan(key, document, known)
-        if known is None and planned.block is not None and len(planned.block) > READ_FIRST:
+        hints = self._remembered(key)
+        planned = plan(document, hints, self._options.codec, ThreadName(*key))
+        if not hints and planned.block is not None and len(planned.block) > READ_FIRST:
             known = await self._read_head(key)
-            planned = planned if known is None else self._plan(key, document, known)
+            planned = planned if known is None else planned.again(known)
+        read_again = False
         stamp = ids.new_stamp()
         while True:
             now = self._options.clock()
@@ -94,9 +96,8 @@ class Documents:
                 case Stale():
                     self._ledger.forget(key)
                     # What was believed is wrong: plan on what is stored; if that changes too, reuse nothing.
-                    known = await self._read_head(key) if known is not None else None
-                    planned = self._plan(key, document, known)
-                    known = None
+                    planned = planned.again(None if read_again else await self._read_head(key))
+                    read_again = True
                 case Conflict(actual):
                     raise ConflictError(thread_id, expected_version or 0, actual)
                 case Exists():
@@ -104,15 +105,12 @@ class Documents:
                 case NoParent():
                     raise CheckpointNotFoundError(thread_id, parent, "it was named as the parent and is not there")
 
-    def _plan(self, key: Key, document: dict[Any, Any], known: Known | None) -> Planned:
-        return plan(document, known, self._options.codec, ThreadName(*key))
-
-    def _remembered(self, key: Key) -> Known | None:
+    def _remembered(self, key: Key) -> list[Known]:
         try:
             return self._ledger.get(key)
-        except DamagedError:
+        except (DamagedError, UnknownFormatError):
             self._ledger.forget(key)
-            return None
+            return []
 
     async def _read_head(self, key: Key) -> Known | None:
         """What the newest checkpoint is made of, to plan on; None if there is none or it is damaged."""

@@ -21,19 +21,20 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, RootModel, ValidationError
+from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from locus_store.core.codec import KEY, MAX_DEPTH, MEMBER, Path, encode, show_path
 from locus_store.core.comparing import difference
 from locus_store.core.errors import SerializationError
 from locus_store.core.fields import Fields, Place, fields_of, item_type
-from locus_store.core.lists import LIST, TUPLE, StateList
+from locus_store.core.lists import LIST, OPEN_KEYS, TUPLE, StateList
 from locus_store.core.unchanged import digest_of
 
 State = TypeVar("State", bound=BaseModel)
 
 _LEAVES = frozenset({str, int, float, bool, type(None), bytes, datetime, date, time, timedelta, Decimal, UUID})
+_CONTAINERS = frozenset({list, tuple, dict})
 _ANY = "*"
 _STATE = "state"
 
@@ -156,8 +157,13 @@ class _Walk:
         found: dict[str, Any] = {}
         names = known.names
         for name, part in value.__dict__.items():
-            if name in names:
-                found[name] = part if type(part) in _LEAVES else self._field(kind, known, name, part, path, lists)
+            if name not in names:
+                continue
+            part_kind = type(part)
+            if part_kind in _LEAVES or (not part and part_kind in _CONTAINERS):
+                found[name] = part
+            else:
+                found[name] = self._field(kind, known, name, part, path, lists)
         if len(found) < len(names):
             missing = min(names - found.keys())
             raise SerializationError(show_path((*path, missing)), "the model lacks the value of this field")
@@ -244,12 +250,11 @@ class _Walk:
         kinds = set(map(type, value))
         if kinds <= _LEAVES:
             return value
-        inner = spot.at(_ANY)
-        if spot.lists and all(issubclass(k, BaseModel) for k in kinds):
+        inner = spot.at(_ANY).within(doubtful=spot.doubtful)
+        if spot.lists and all(issubclass(k, BaseModel) for k in kinds) and (not spot.doubtful or spot.item_type()):
             for kind in kinds:
                 self.met(inner.owner, (*inner.steps, kind))
             return StateList(value, LIST if type(value) is list else TUPLE, partial(_dump_element, inner))
-        inner = inner.within(doubtful=spot.doubtful)
         made = [v if type(v) in _LEAVES else self._part(v, (*path, i), inner) for i, v in enumerate(value)]
         return made if type(value) is list else tuple(made)
 
@@ -276,7 +281,13 @@ class _Spot:
 
     def at(self, step: Any) -> _Spot:
         """One step further; which key of a dict it is counts only where a declared type may tell them apart."""
-        return _Spot(self.kind, self.owner, (*self.steps, step if self.doubtful else _ANY), self.doubtful, self.lists)
+        steps = (*self.steps, step if self.doubtful else _ANY)
+        return _Spot(self.kind, self.owner, steps, self.doubtful, self.lists and type(step) in OPEN_KEYS)
+
+    def item_type(self) -> TypeAdapter[Any] | None:
+        """Validates one element of the model's field, if that is a list and the walk is in it and no further."""
+        step, name, *further = self.steps
+        return item_type(self.kind, str(name)) if step == "field" and further in ([], [_ANY]) else None
 
     def within(self, *, doubtful: bool) -> _Spot:
         """In a value that is not a dict of the document."""
@@ -291,7 +302,7 @@ def _dump_element(spot: _Spot, item: Any, path: Path) -> Any:
         walk.met(spot.owner, (*spot.steps, type(item), digest_of(encode(plain, path))))
     if walk.unseen:
         encode(plain, path)
-        adapter = item_type(spot.kind, str(spot.steps[1])) if spot.doubtful and len(spot.steps) == 3 else None
+        adapter = spot.item_type() if spot.doubtful else None
         try:
             if adapter is None:
                 back = _read(type(item), plain)

@@ -1,7 +1,8 @@
 """The lists of a document: where they are, and how they are taken out and put back.
 
 A list or tuple that is reached from the root through dicts only can be taken out. What is left, the rest, has None in
-its place, so that the order of keys stays.
+its place, so that the order of keys stays. Behind keys that are neither text nor whole numbers nothing is taken out: a
+key that is not equal to itself (NaN) would not be found again.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from locus_store.core.codec import MAX_DEPTH, Path, show_path
+from locus_store.core.codec import MAX_DEPTH, Path, show_path, why_not
 from locus_store.core.errors import SerializationError
 
 LIST, TUPLE = "l", "t"
+OPEN_KEYS = frozenset({str, int, bool})
+"""The types of keys behind which lists are taken out."""
 
 
 class StateList:
@@ -44,7 +47,7 @@ class Found:
 
     Attributes:
         path: The keys that lead to it.
-        items: Its elements as the caller has them.
+        items: Its elements, in a sequence of our own.
         kind: LIST or TUPLE.
         state_list: What it came from, if it is a state's.
         holder: The dict of the rest that has None in its place.
@@ -71,8 +74,13 @@ class Found:
 
 def take_out(document: dict[Any, Any]) -> tuple[dict[Any, Any], list[Found]]:
     """The document without its lists, as a copy, and the lists."""
+    if type(document) is not dict:
+        raise SerializationError("$", why_not(document))
     found: list[Found] = []
-    return _take_out(document, (), found), found
+    try:
+        return _take_out(document, (), found), found
+    except RecursionError as e:
+        raise SerializationError("$", "nested too deeply for the stack that is left") from e
 
 
 def _take_out(source: dict[Any, Any], path: Path, found: list[Found]) -> dict[Any, Any]:
@@ -83,14 +91,17 @@ def _take_out(source: dict[Any, Any], path: Path, found: list[Found]) -> dict[An
     rest: dict[Any, Any] = {}
     for key, value in source.items():
         kind = type(value)
-        if kind is dict:
+        if kind is StateList:
+            rest[key] = None
+            items = value.items if type(value.items) is tuple else tuple(value.items)
+            found.append(Found((*path, key), items, value.kind, value, rest))
+        elif type(key) not in OPEN_KEYS:
+            rest[key] = value
+        elif kind is dict:
             rest[key] = _take_out(value, (*path, key), found)
         elif kind is list or kind is tuple:
             rest[key] = None
-            found.append(Found((*path, key), value, LIST if kind is list else TUPLE, None, rest))
-        elif kind is StateList:
-            rest[key] = None
-            found.append(Found((*path, key), value.items, value.kind, value, rest))
+            found.append(Found((*path, key), value[:], LIST if kind is list else TUPLE, None, rest))
         else:
             rest[key] = value
     return rest

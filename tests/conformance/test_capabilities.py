@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-import backends
 import pytest
+from elsewhere import connect
 
 from locus_store.core.errors import UnsupportedOperationError
 
@@ -120,10 +120,8 @@ async def test_incremental(store, place):
 async def test_persistent_and_shared(store, place):
     await fill(store)
     await store.close()
-    assert store.capabilities.shared == (place.address is not None)
-    if store.capabilities.persistent:
-        async with backends.connect(place.address) as elsewhere:
-            assert await elsewhere.load("t") is not None
+    async with connect(place.address) as from_elsewhere:
+        assert await from_elsewhere.exists("t") is store.capabilities.shared is store.capabilities.persistent
 
 
 def test_the_first_eight_are_the_sdks(store):

@@ -15,6 +15,7 @@ from locus_store.core.driver import Info, Key
 from locus_store.core.frames import DamagedError, UnknownFormatError
 from locus_store.core.references import References
 
+_TICK = 20_000_000
 _ID = len(names.checkpoint(0, ""))
 # Linux lists as many bytes of names and entries in one step.
 _ONE_STEP = 30_000
@@ -256,7 +257,8 @@ class View:
 def _list(path: str) -> list[str]:
     """The names in a folder, none missed because of another that came or went meanwhile."""
     before = os.stat(path).st_mtime_ns
-    settled = time.time_ns() - before > SETTLED
+    # Most systems tell times of change to some milliseconds; where only round figures are told, it may be seconds.
+    settled = time.time_ns() - before > (_TICK if before % 1000 else SETTLED)
     found = os.listdir(path)
     while sum(map(len, found)) + _ENTRY * len(found) > _ONE_STEP:
         if settled and os.stat(path).st_mtime_ns == before:

@@ -14,6 +14,7 @@ followed by ``~`` and its SHA-256; the id itself stands inside the file.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
@@ -96,7 +97,6 @@ class Block(NamedTuple):
         return cls(first, int(name[14:26]) if len(name) > 13 else first)
 
 
-_CHECKPOINT = re.compile(r"c\d{12}-", re.ASCII).match
 _BLOCK = re.compile(r"b\d{12}(-\d{12})?", re.ASCII).fullmatch
 
 
@@ -118,11 +118,15 @@ class Listing(NamedTuple):
 
 def sort_out(files: list[str]) -> Listing:
     """Tell the files of a thread's folder apart."""
-    checkpoints = sorted([name for name in files if name[0] == "c" and _CHECKPOINT(name)])
-    found = [Block.parse(name) for name in files if name[0] == "b" and _BLOCK(name)]
-    records = sorted([name for name in files if name.startswith("r-")])
+    files = sorted(files)
+    checkpoints = [n for n in _between(files, "c0", "c:") if n[13:14] == "-" and n[1:13].isdecimal()]
+    found = [Block.parse(name) for name in _between(files, "b0", "b:") if _BLOCK(name)]
     blocks: list[Block] = []
     joined: list[Block] = []
     for block in sorted(found, key=lambda b: (b.first, -b.last)):
         (joined if blocks and block.last <= blocks[-1].last else blocks).append(block)
-    return Listing(checkpoints, blocks, joined, records)
+    return Listing(checkpoints, blocks, joined, _between(files, "r-", "r."))
+
+
+def _between(names: list[str], low: str, high: str) -> list[str]:
+    return names[bisect_left(names, low) : bisect_left(names, high)]

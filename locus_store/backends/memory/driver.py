@@ -6,136 +6,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from locus_store.core import frames, patterns
+from locus_store.backends.memory.thread import Thread, put, rebind
+from locus_store.core import patterns
 from locus_store.core.capabilities import Capabilities
 from locus_store.core.driver import (
-    Conflict,
     Driver,
     Dropped,
-    Exists,
     Info,
     Key,
-    NoParent,
     Plan,
     PutResult,
     Saved,
-    Stale,
     Stored,
     Trimmed,
 )
 from locus_store.core.frames import Codec, ThreadName
 from locus_store.core.ids import new_epoch
-from locus_store.core.references import References, unreferenced
-
-
-@dataclass(frozen=True, slots=True)
-class _Checkpoint:
-    checkpoint_id: str
-    version: int
-    parent_version: int | None
-    stamp: bytes
-    own_block: int
-    first_block: int
-    last_block: int
-    ranges: bytes
-    payload: bytes
-    metadata: bytes | None
-    terms: frozenset[bytes]
-    size: int
-    created_at: int
-
-    def references(self) -> References:
-        return References.parse(self.own_block, self.ranges)
-
-
-@dataclass(slots=True)
-class _Thread:
-    """A thread; without checkpoints it exists for its records only.
-
-    Attributes:
-        checkpoints: By version, ascending.
-        versions: The version that each checkpoint id has.
-        blocks: Payloads by number, ascending.
-        records: By scope and key, in the order of first insertion.
-    """
-
-    epoch: int = field(default_factory=new_epoch)
-    version: int = 0
-    block_count: int = 0
-    updated_at: int = 0
-    expires_at: int | None = None
-    checkpoints: dict[int, _Checkpoint] = field(default_factory=dict)
-    versions: dict[str, int] = field(default_factory=dict)
-    blocks: dict[int, bytes] = field(default_factory=dict)
-    records: dict[tuple[str, str], bytes] = field(default_factory=dict)
-
-    @property
-    def head(self) -> _Checkpoint | None:
-        return next(reversed(self.checkpoints.values()), None)
-
-    def find(self, checkpoint_id: str | None) -> _Checkpoint | None:
-        if checkpoint_id is None:
-            return self.head
-        version = self.versions.get(checkpoint_id)
-        return None if version is None else self.checkpoints[version]
-
-    def newest_first(self) -> Iterator[_Checkpoint]:
-        return reversed(self.checkpoints.values())
-
-    def remove(self, versions: Iterable[int]) -> list[References]:
-        """Take checkpoints out; returns what they referred to."""
-        gone = [self.checkpoints.pop(v) for v in versions]
-        for checkpoint in gone:
-            del self.versions[checkpoint.checkpoint_id]
-        return [c.references() for c in gone]
-
-    def release(self, dropped: Sequence[References], codec: Codec | None, name: ThreadName) -> int:
-        """Take the entries that only these referred to out of the blocks; returns how many blocks went whole."""
-        if not dropped:
-            return 0
-        lost = unreferenced(dropped, [c.references() for c in self.checkpoints.values()])
-        changes: dict[int, bytes | None] = {}
-        for first, last in lost.blocks():
-            for number in range(first, last + 1):
-                if number in self.blocks:
-                    left = frames.strip(self.blocks[number], lost, codec, name)
-                    if left is not self.blocks[number]:
-                        changes[number] = left
-        for number, left in changes.items():
-            if left is None:
-                del self.blocks[number]
-            else:
-                self.blocks[number] = left
-        if changes:
-            self.epoch = new_epoch()
-        return sum(left is None for left in changes.values())
-
-    def info(self, thread_id: str, checkpoint: _Checkpoint) -> Info:
-        parent = None if checkpoint.parent_version is None else self.checkpoints.get(checkpoint.parent_version)
-        return Info(
-            thread_id,
-            checkpoint.checkpoint_id,
-            checkpoint.version,
-            parent.checkpoint_id if parent else None,
-            checkpoint.created_at,
-            checkpoint.metadata,
-            checkpoint.size,
-            self.updated_at,
-        )
-
-    def copy(self) -> _Thread:
-        """A copy that shares nothing that changes."""
-        return replace(
-            self,
-            checkpoints=dict(self.checkpoints),
-            versions=dict(self.versions),
-            blocks=dict(self.blocks),
-            records=dict(self.records),
-        )
 
 
 class MemoryDriver(Driver):
@@ -160,7 +49,7 @@ class MemoryDriver(Driver):
     def __init__(self, codec: Codec | None = None) -> None:
         self.codec = codec
         self._lock = threading.Lock()
-        self._tenants: dict[str, dict[str, _Thread]] = {}
+        self._tenants: dict[str, dict[str, Thread]] = {}
 
     def clear(self) -> None:
         """Forget everything."""
@@ -189,8 +78,8 @@ class MemoryDriver(Driver):
             live = self._live(key, plan.now)
             # Removing may fail on a damaged block, and then nothing may have been written.
             thread = live.copy() if live and (plan.keep is not None or plan.checkpoint_id in live.versions) else live
-            thread = thread or _Thread()
-            result = _put(thread, plan, self.codec, ThreadName(*key))
+            thread = thread or Thread()
+            result = put(thread, plan, self.codec, ThreadName(*key))
             if isinstance(result, Saved):
                 self._tenants.setdefault(key.tenant, {})[key.thread_id] = thread
             return result
@@ -322,7 +211,7 @@ class MemoryDriver(Driver):
             copy.block_count = max(copy.blocks, default=0)
             copy.updated_at = max(now, there.updated_at + 1) if there else now
             if self.codec and self.codec.bound:
-                _rebind(copy, self.codec, ThreadName(*source), ThreadName(*dest))
+                rebind(copy, self.codec, ThreadName(*source), ThreadName(*dest))
             self._tenants.setdefault(dest.tenant, {})[dest.thread_id] = copy
             return "copied"
 
@@ -333,7 +222,7 @@ class MemoryDriver(Driver):
     ) -> None:
         """See `Driver.put_records`."""
         with self._lock:
-            thread = self._live(key, now) or _Thread()
+            thread = self._live(key, now) or Thread()
             for name, payload in items:
                 if not (keep and (scope, name) in thread.records):
                     thread.records[scope, name] = payload
@@ -371,12 +260,12 @@ class MemoryDriver(Driver):
 
     # --------------------------------------------------------------------------------------------------------- parts
 
-    def _live(self, key: Key, now: int) -> _Thread | None:
+    def _live(self, key: Key, now: int) -> Thread | None:
         """The thread, if there is one that has not expired; it may have records only."""
         thread = self._tenants.get(key.tenant, {}).get(key.thread_id)
         return None if thread is None or (thread.expires_at is not None and thread.expires_at <= now) else thread
 
-    def _listed(self, tenant: str, now: int) -> list[tuple[str, _Thread]]:
+    def _listed(self, tenant: str, now: int) -> list[tuple[str, Thread]]:
         """Threads with checkpoints, last write first, then by id."""
         found = [
             (name, thread)
@@ -385,7 +274,7 @@ class MemoryDriver(Driver):
         ]
         return sorted(found, key=lambda item: (-item[1].updated_at, item[0]))
 
-    def _remove(self, key: Key, thread: _Thread, versions: Iterable[int]) -> int:
+    def _remove(self, key: Key, thread: Thread, versions: Iterable[int]) -> int:
         """Take checkpoints out of a thread's copy and put that in place; returns how many blocks went."""
         dropped = thread.remove(versions)
         if not thread.checkpoints:
@@ -400,75 +289,3 @@ class MemoryDriver(Driver):
         threads.pop(key.thread_id, None)
         if not threads:
             self._tenants.pop(key.tenant, None)
-
-
-def _put(thread: _Thread, plan: Plan, codec: Codec | None, name: ThreadName) -> PutResult:
-    """Save into a thread; unless the answer is `Saved`, the thread is as before."""
-    old, head = thread.find(plan.checkpoint_id), thread.head
-    if old and old.stamp == plan.stamp:
-        return Saved(old.version, thread.epoch, old.own_block)
-    actual = head.version if head else 0
-    if plan.expected_version not in (None, actual):
-        return Conflict(actual)
-    if old and plan.if_exists == "error":
-        return Exists()
-    parent = head if plan.parent is None else thread.find(plan.parent)
-    if plan.parent is not None and parent is None:
-        return NoParent()
-    if plan.base is not None:
-        base = thread.checkpoints.get(plan.base.version)
-        if base is None or (base.stamp, thread.epoch) != plan.base[1:]:
-            return Stale()
-
-    dropped: list[References] = []
-    thread.updated_at = max(plan.now, thread.updated_at + 1)
-    thread.expires_at = plan.expires_at
-    in_place = old if plan.if_exists == "in_place" else None
-    if old and in_place:
-        dropped.append(old.references())
-    elif old:
-        dropped += thread.remove([old.version])
-    if not in_place:
-        thread.version += 1
-    own = 0
-    if plan.block is not None:
-        thread.block_count += 1
-        own = thread.block_count
-        thread.blocks[own] = frames.numbered(own, plan.block)
-    new = _Checkpoint(
-        plan.checkpoint_id,
-        in_place.version if in_place else thread.version,
-        in_place.parent_version if in_place else _parent_version(parent, old),
-        plan.stamp,
-        own,
-        plan.low or own,
-        max(plan.high or 0, own),
-        plan.ranges,
-        plan.payload,
-        plan.metadata,
-        frozenset(plan.terms),
-        plan.size,
-        in_place.created_at if in_place else thread.updated_at,
-    )
-    thread.checkpoints[new.version] = new
-    thread.versions[new.checkpoint_id] = new.version
-    if plan.keep is not None:
-        dropped += thread.remove([v for v in list(thread.checkpoints)[: -plan.keep] if v != new.version])
-    thread.release(dropped, codec, name)
-    return Saved(new.version, thread.epoch, own)
-
-
-def _parent_version(parent: _Checkpoint | None, old: _Checkpoint | None) -> int | None:
-    """The parent of a new checkpoint that replaces ``old``; one that would be its own parent keeps its former one."""
-    if parent and parent is old:
-        return old.parent_version
-    return parent.version if parent else None
-
-
-def _rebind(thread: _Thread, codec: Codec, source: ThreadName, dest: ThreadName) -> None:
-    """Encode all of a thread's frames anew for another thread."""
-    thread.blocks = {n: frames.rebind(p, codec, source, dest) for n, p in thread.blocks.items()}
-    thread.checkpoints = {
-        v: replace(c, payload=frames.rebind_one(c.payload, codec, source, dest)) for v, c in thread.checkpoints.items()
-    }
-    thread.records = {r: frames.rebind_one(p, codec, source, dest) for r, p in thread.records.items()}
