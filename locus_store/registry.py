@@ -27,6 +27,7 @@ from locus_store.core.checkpointer import Checkpointer
 from locus_store.core.compression import ZlibCodec
 from locus_store.core.protocols import BaseCheckpointer
 from locus_store.core.state import AgentState
+from locus_store.sql.client_parameters import POSTGRESQL_CLIENT
 
 State = TypeVar("State", bound=BaseModel)
 
@@ -223,7 +224,7 @@ def _sqlite(url: _Url) -> _Target:
 
 
 def _postgresql(url: _Url) -> _Target:
-    options, passed = url.options(_POSTGRESQL, _POSTGRESQL_CLIENT)
+    options, passed = url.options(_POSTGRESQL, POSTGRESQL_CLIENT)
     dsn = f"{url.scheme}:{url.place}" + ("?" + "&".join(passed) if passed else "")
     return _Target(_POSTGRESQL, {"dsn": dsn, **options})
 
@@ -237,15 +238,6 @@ _SCHEMES: dict[str, Callable[[_Url], _Target]] = {
     "postgres": _postgresql,
     "postgresql+asyncpg": _postgresql,
 }
-
-_POSTGRESQL_CLIENT = frozenset(
-    """
-    application_name command_timeout connect_timeout database direct_tls gsslib host krbsrvname
-    max_cacheable_statement_size max_cached_statement_lifetime passfile password port prepared_statement_cache_size
-    service servicefile ssl sslmode statement_cache_size target_session_attrs timeout user
-    """.split()  # noqa: SIM905
-)
-"""What the driver takes from a DSN's query: words of libpq, of asyncpg, and of its SQLAlchemy dialect."""
 
 
 # ------------------------------------------------------------------------------------------------ options in a query

@@ -243,6 +243,10 @@ class SQLitePlace(Place):
     def open(self, **options: Any) -> Backend:
         return SQLiteBackend(path=str(self.path), **options)
 
+    def disk(self) -> int:
+        """How many bytes the files have."""
+        return sum(p.stat().st_size for p in self.path.parent.glob("store.db*"))
+
     def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """Runs one statement, by a connection of its own."""
         with contextlib.closing(sqlite3.connect(self.path, timeout=10, isolation_level=None)) as connection:
@@ -297,14 +301,19 @@ class PostgreSQLPlace(Place):
     name = "postgresql"
     pooled = {"min_pool_size": 1, "max_pool_size": 1}
 
-    def __init__(self, *, server: servers.PostgreSQLServer, url: str, **_: Any) -> None:
+    def __init__(self, *, server: servers.PostgreSQLServer, url: str, empty: bool = False, **_: Any) -> None:
         self.server = server
         self.url = url
         self.address = json.dumps(["locus_store.backends.postgresql", "PostgreSQLBackend", {"dsn": url}])
-        self.clear()
+        if not empty:
+            self.clear()
 
     def open(self, **options: Any) -> Backend:
         return PostgreSQLBackend(dsn=self.url, **options)
+
+    def disk(self) -> int:
+        """How many bytes the database takes."""
+        return int(self.execute("SELECT pg_database_size(current_database())")[0][0])
 
     def execute(self, *statements: str) -> list[Any]:
         """Runs statements, by a connection of its own."""

@@ -23,7 +23,7 @@ from locus_store.core.backend import Backend
 from locus_store.core.checkpointer import Checkpointer
 from locus_store.core.state import AgentState
 
-__all__ = ["checkpointer", "clock", "open_store", "other", "place", "postgresql_database", "store"]
+__all__ = ["checkpointer", "clock", "only", "open_store", "other", "place", "postgresql_database", "store"]
 
 OpenStore = Callable[..., Backend]
 
@@ -77,6 +77,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
     else:
         servers.note_ran(made.name)
     return made(**needed)
+
+
+def only(*names: str) -> pytest.MarkDecorator:
+    """Runs a test on some backends only."""
+    return pytest.mark.parametrize("place", names, indirect=True)
 
 
 @pytest.fixture

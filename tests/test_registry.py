@@ -107,7 +107,7 @@ def test_options_are_taken_out_of_the_dsn(arguments: dict[str, Any]) -> None:
 def test_what_is_passed_on_is_known_to_the_driver() -> None:
     of_asyncpg = set(inspect.signature(asyncpg.connect).parameters)
     of_the_driver = {"application_name", "connect_timeout", "prepared_statement_cache_size", "sslmode"}
-    assert registry._POSTGRESQL_CLIENT - of_asyncpg <= of_the_driver
+    assert registry.POSTGRESQL_CLIENT - of_asyncpg <= of_the_driver
     made = open_backend("postgresql://u:secret@h:6/d?sslmode=require&connect_timeout=2&application_name=a&timeout=3")
     assert "h:6/d" in repr(made)
     assert "secret" not in repr(made)

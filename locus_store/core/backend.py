@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, overload
 
 from pydantic import BaseModel
 
@@ -134,6 +134,12 @@ class Backend(Store):
         found = await self._load_document(thread_id, checkpoint_id)
         return None if found is None else found[1]
 
-    def checkpointer(self, state_type: type[State] = AgentState) -> Checkpointer[State]:  # type: ignore[assignment]
+    @overload
+    def checkpointer(self) -> Checkpointer[AgentState]: ...
+
+    @overload
+    def checkpointer(self, state_type: type[State]) -> Checkpointer[State]: ...
+
+    def checkpointer(self, state_type: type[BaseModel] = AgentState) -> Checkpointer[Any]:
         """The second face: saves and loads states of a pydantic model, over the same storage."""
         return Checkpointer(self, state_type)

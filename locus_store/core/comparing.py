@@ -72,8 +72,12 @@ def _equal(then: Any, back: Any) -> bool:
     try:
         if then == back:
             return True
-        if type(then).__eq__ is object.__eq__ or type(then) in (float, dict, list):
+        if type(then) in (float, dict, list) or _lacks_equality(type(then)):
             return encode(to_jsonable_python(then)) == encode(to_jsonable_python(back))
     except (PydanticSerializationError, SerializationError, ValueError, TypeError):
         pass
     return False
+
+
+def _lacks_equality(kind: type) -> bool:
+    return getattr(kind, "__eq__", None) is object.__eq__

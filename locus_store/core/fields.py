@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, is_typeddict
@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 _JSON_ONLY = ("json", "json-unless-none")
 _MOST_TRUSTED = 4096
 
-Place = tuple[Hashable, ...]
+Place = tuple[Any, ...]
 """Where in a model a value is, for all objects of its class alike, and what kind of value it is."""
 
 

@@ -73,6 +73,7 @@ class Entry(NamedTuple):
 
 
 Counts = tuple[tuple[int, int], ...]
+Body = bytes | memoryview
 
 
 class Frame(NamedTuple):
@@ -168,11 +169,16 @@ def _not_ours(payload: bytes, at: int, *, number: bool) -> DamagedError | Unknow
     return DamagedError("a frame's first line does not parse")
 
 
-def _decoded(name: bytes, body: bytes, codec: Codec | None, thread: ThreadName) -> bytes:
+def _decoded(name: bytes, body: Body, codec: Codec | None, thread: ThreadName) -> Body:
+    if name == b"-":
+        if codec is None or not codec.bound:
+            return body
+        # Else whoever can write a row could put plain bytes in the place of encrypted ones.
+        raise DamagedError(f"it did not go through the codec {codec.name!r}")
     if codec is None or codec.name.encode() != name:
         raise UnknownFormatError(f"stored with the codec {ascii(name)[2:-1]!r}, which this store was not given")
     try:
-        return codec.decode(body, thread)
+        return codec.decode(bytes(body), thread)
     except Exception as e:
         raise DamagedError(f"the codec {codec.name!r} cannot decode it") from e
 
@@ -188,13 +194,13 @@ def read_one(frame: bytes, codec: Codec | None, thread: ThreadName) -> Frame:
     if line is None:
         raise _not_ours(frame, 0, number=False)
     head, kind, name, counts, length, checksum = line.groups()
-    body = frame[line.end() :]
+    body: Body = frame[line.end() :]
     if len(body) != int(length) or crc32(body, crc32(head)) != int(checksum, 16):
         raise DamagedError("a checksum differs")
-    if name != b"-":
+    if name != b"-" or codec is not None:
         body = _decoded(name, body, codec, thread)
     known = _known_counts.get(counts)
-    return Frame(0, _read_counts(counts) if known is None else known, kind, body)
+    return Frame(0, _read_counts(counts) if known is None else known, kind, bytes(body))
 
 
 def read(payload: bytes, codec: Codec | None, thread: ThreadName) -> list[Frame]:
@@ -204,27 +210,39 @@ def read(payload: bytes, codec: Codec | None, thread: ThreadName) -> list[Frame]
         DamagedError: A checksum differs, or the bytes are no frames with ascending numbers.
         UnknownFormatError: A newer release wrote them, or a codec that is missing here.
     """
-    frames: list[Frame] = []
-    at = before = 0
-    while at < len(payload):
-        line = _numbered_line(payload, at)
-        if line is None:
-            raise _not_ours(payload, at, number=True)
-        number, head, kind, name, counts, length, checksum = line.groups()
-        start = line.end()
-        at = start + int(length)
-        body = payload[start:at]
-        if crc32(body, crc32(head)) != int(checksum, 16) or at > len(payload):
-            raise DamagedError("a checksum differs")
-        if name != b"-":
-            body = _decoded(name, body, codec, thread)
-        known = _known_counts.get(counts)
-        frame = Frame(int(number), _read_counts(counts) if known is None else known, kind, body)
-        if frame.number <= before:  # the checksum does not cover the number, which the store gives out
-            raise DamagedError("the numbers of blocks do not ascend")
-        before = frame.number
-        frames.append(frame)
-    return frames
+    return [Frame(n, counts, kind, bytes(body)) for n, (counts, kind, body) in scan([payload], codec, thread).items()]
+
+
+Scanned = dict[int, tuple[Counts, bytes, Body]]
+"""Counts, kind and decoded body of frames, by number, ascending."""
+
+
+def scan(payloads: Iterable[bytes], codec: Codec | None, thread: ThreadName) -> Scanned:
+    """Read the frames of several blocks without copying them; raises what `read` does."""
+    found: Scanned = {}
+    before = 0
+    for payload in payloads:
+        view = memoryview(payload)
+        at = 0
+        while at < len(payload):
+            line = _numbered_line(payload, at)
+            if line is None:
+                raise _not_ours(payload, at, number=True)
+            number, head, kind, name, counts, length, checksum = line.groups()
+            start = line.end()
+            at = start + int(length)
+            body: Body = view[start:at]
+            if crc32(body, crc32(head)) != int(checksum, 16) or at > len(payload):
+                raise DamagedError("a checksum differs")
+            if name != b"-" or codec is not None:
+                body = _decoded(name, body, codec, thread)
+            block = int(number)
+            if block <= before:  # the checksum does not cover the number, which the store gives out
+                raise DamagedError("the numbers of blocks do not ascend")
+            before = block
+            known = _known_counts.get(counts)
+            found[block] = _read_counts(counts) if known is None else known, kind, body
+    return found
 
 
 # ----------------------------------------------------------------------------------------------------------- changing

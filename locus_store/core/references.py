@@ -58,10 +58,12 @@ class References:
         """
         lists: dict[int, list[Range]] = {}
         try:
-            for number, *ranges in json.loads(text):
-                lists[number] = [_read(own_block, r) for r in ranges]
-        except (TypeError, ValueError) as e:
+            for listed in json.loads(text):
+                lists[listed[0]] = [_read(own_block, r) for r in listed[1:]]
+        except (TypeError, ValueError, LookupError) as e:
             raise ValueError("the ranges column does not parse") from e
+        if not all([type(number) is int for number in lists]):
+            raise ValueError("the ranges column does not parse")
         return cls(lists)
 
     def format(self) -> bytes:
@@ -85,11 +87,20 @@ def _short(r: Range) -> list[int]:
 
 
 def _read(own_block: int, value: list[int]) -> Range:
-    first, last, skip, end = (*value, *(value[0], 0, None)[len(value) - 1 :])
+    if not all([type(n) is int and n >= 0 for n in value]):
+        raise ValueError(value)
+    if len(value) == 1:
+        first = last = value[0]
+    else:
+        first, last = value[0], value[1]
+    skip = value[2] if len(value) > 2 else 0
+    end = value[3] if len(value) > 3 else None
     if first == OWN:
         if not own_block:
             raise ValueError("ranges name an own block that is not there")
         first = last = own_block
+    if last < first or len(value) > 4:
+        raise ValueError(value)
     return Range(first, last, skip, end)
 
 

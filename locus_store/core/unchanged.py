@@ -313,14 +313,12 @@ class Snapshot:
         """
         if whole_first and self._level.same(values, at):
             return len(values)
-        good, step = 0, 1
-        while good < len(values):  # forwards in steps that double …
-            stop = min(good + step, len(values))
-            if not self._level.same(values[good:stop], at + good):
-                break
-            good, step = stop, 2 * step
-        else:
-            return good
+        good, step, stop = 0, 1, min(1, len(values))
+        while self._level.same(values[good:stop], at + good):  # forwards in steps that double …
+            if stop == len(values):
+                return stop
+            step *= 2
+            good, stop = stop, min(stop + step, len(values))
         while good + 1 < stop:  # … then halving the step in which the difference is
             middle = (good + stop) // 2
             if self._level.same(values[good:middle], at + good):

@@ -26,7 +26,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from locus_store.core.errors import MissingDependencyError
 from locus_store.migrations.filters import our_object, ours
 from locus_store.migrations.locks import lock_database
-from locus_store.migrations.urls import ENVIRONMENT, database_url
+from locus_store.migrations.urls import ENVIRONMENT, database_url, schema_in
 from locus_store.sql.models import metadata
 from locus_store.sql.schema import VERSION_TABLE, effective_schema
 
@@ -42,6 +42,8 @@ def run() -> None:
         raise CommandError(f"-x {unknown[0]}: not known; there are -x url=… and -x schema=…")
     schema = arguments.get("schema") or config.attributes.get("schema")
     connection = config.attributes.get("connection")
+    if schema is None and connection is None:
+        schema = schema_in(arguments)
     if connection is not None and not context.is_offline_mode():
         _online(connection, schema)
         return

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from locus_store.sql.client_parameters import POSTGRESQL_CLIENT, SCHEMA_OPTIONS
+
 ENVIRONMENT = "LOCUS_STORE_URL"
 DEFAULT = "sqlite:///locus_store.db"
 
@@ -32,6 +34,16 @@ def database_url(arguments: Mapping[str, str]) -> URL:
     return engine_url(arguments.get("url") or os.environ.get(ENVIRONMENT) or DEFAULT)
 
 
+def schema_in(arguments: Mapping[str, str]) -> str | None:
+    """The schema that the URL's own options name, or None."""
+    text = arguments.get("url") or os.environ.get(ENVIRONMENT) or DEFAULT
+    try:
+        query = make_url(text).query
+    except ArgumentError:
+        return None
+    return next((str(query[name]) for name in SCHEMA_OPTIONS if name in query), None)
+
+
 def engine_url(text: str) -> URL:
     """`text` as SQLAlchemy takes it, with the driver that is used for migrating.
 
@@ -48,6 +60,9 @@ def engine_url(text: str) -> URL:
     backend, _, driver = url.drivername.partition("+")
     name = _BACKENDS.get(backend, backend) + (f"+{driver}" if driver else "")
     url = url.set(drivername=_DRIVERS.get(name, name))
+    # The URL of a store may carry the store's own options, which no client knows.
+    if url.drivername in ("sqlite+pysqlite", "postgresql+asyncpg"):
+        url = url.difference_update_query([name for name in url.query if name not in POSTGRESQL_CLIENT])
     if url.drivername == "postgresql+asyncpg" and "sslmode" in url.query:
         # libpq's word for it.
         url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": url.query["sslmode"]})

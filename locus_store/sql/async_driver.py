@@ -104,17 +104,13 @@ class AsyncSQLDriver(SQLDriver):
             return result
 
         async def attempt(opened: LoopEngine, progress: Progress) -> R:
-            async with opened.engine.connect() as connection:
+            async with opened.connect() as connection:
                 progress.connected = True
                 options: dict[str, Any] = {"isolation_level": isolation}
                 if self._schema is not None:
                     options["schema_translate_map"] = {None: self._schema}
                 await connection.execution_options(**options)
-                try:
-                    return await connection.run_sync(work, progress)
-                finally:
-                    if opened.closed:
-                        await connection.invalidate()
+                return await connection.run_sync(work, progress)
 
         return await self._persist(attempt)
 
@@ -196,7 +192,7 @@ class AsyncSQLDriver(SQLDriver):
                 raise self._translate(error, Progress())  # noqa: B904 - it has the driver's own error as its cause
 
     async def _look(self, opened: LoopEngine) -> None:
-        async with opened.engine.connect() as connection:
+        async with opened.connect() as connection:
             try:
                 await connection.run_sync(check, schema=self._schema)
                 return

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, NamedTuple, cast
 from weakref import WeakSet, finalize
 
 from sqlalchemy import event
 from sqlalchemy.exc import DisconnectionError
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.util import greenlet_spawn
 
@@ -60,7 +60,17 @@ class LoopEngine:
             event.listen(engine.sync_engine, "connect", self._connected)
             event.listen(engine.sync_engine, "checkout", self._taken)
 
-    # ---------------------------------------------------------------------------------------------- single connections
+    @contextlib.asynccontextmanager
+    async def connect(self) -> AsyncIterator[AsyncConnection]:
+        """A connection of SQLAlchemy's, in no transaction."""
+        async with self.engine.connect() as connection:
+            try:
+                yield connection
+            finally:
+                if self.closed:
+                    await connection.invalidate()
+
+    # ----------------------------------------------------------------------------------------- the driver's connections
 
     async def take(self) -> PoolProxiedConnection:
         """A connection of the pool, in no transaction; `give_back` must follow."""

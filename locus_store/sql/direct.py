@@ -76,7 +76,9 @@ class DirectRows:
 
 
 class DirectConnection:
-    """As much of `sqlalchemy.Connection` as functions that read use; the rest is `NotDirectError`. Within a greenlet only.
+    """As much of `sqlalchemy.Connection` as functions that read use; the rest is `NotDirectError`.
+
+    It waits, so it must be used within a greenlet.
 
     Args:
         fetch: The driver connection's coroutine that sends a text with its parameters and returns rows.

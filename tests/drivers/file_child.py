@@ -34,6 +34,7 @@ async def main(folder: str, name: str, count: int, kind: str) -> None:
                 break
         print(checkpoint_id, i, flush=True)
         if kind == "mixed" and i % 9 == 8:
+            print("dropping", i - 1, flush=True)
             await driver.drop(KEY, [f"{name}-{i - 1}"], now=tick())
             print("dropped", i - 1, flush=True)
     await driver.aclose()

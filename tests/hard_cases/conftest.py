@@ -1,5 +1,29 @@
-"""The hard cases, each named after its number, on the backends that it concerns."""
+"""The hard cases, each named after its number, on the backends that it concerns.
 
+Where a case names no backend it runs on all of them. Cases 51, 53 and 58, and what several processes do besides, are in
+tests/processes; cases 67, 70, 72, 74 and 76 are in tests/migrations; ``test_index.py`` knows where each one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import backends
+import pytest
+import servers
 from store_fixtures import checkpointer, clock, open_store, other, place, postgresql_database, store
 
 __all__ = ["checkpointer", "clock", "open_store", "other", "place", "postgresql_database", "store"]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[backends.Place]:
+    """A place of a relational backend that has no tables yet."""
+    if request.param == "sqlite":
+        servers.note_ran("sqlite")
+        yield backends.SQLitePlace(folder=tmp_path)
+        return
+    url = request.getfixturevalue("postgresql_url")
+    server = request.getfixturevalue("postgresql_server")
+    yield backends.PostgreSQLPlace(server=server, url=url, empty=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from locus_store.migrations.environment import with_connection
-from locus_store.migrations.urls import database_url, engine_url
+from locus_store.migrations.urls import database_url, engine_url, schema_in
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,11 @@ def test_what_is_no_url_is_not_repeated() -> None:
 def test_a_driver_that_is_not_installed_is_named() -> None:
     with pytest.raises(ImportError, match=r"needs the package 'psycopg'"):
         with_connection(engine_url("postgresql+psycopg://h/d"), lambda connection: None)
+
+
+def test_options_of_the_store_in_the_url_are_no_business_of_the_client() -> None:
+    url = engine_url("postgresql://h/d?tenant=acme&schema=agents&ttl_seconds=5&timeout=3")
+    assert dict(url.query) == {"timeout": "3"}
+    assert dict(engine_url("sqlite:///x.db?tenant=acme").query) == {}
+    assert schema_in({"url": "postgresql://h/d?tenant=acme&schema=agents"}) == "agents"
+    assert schema_in({"url": "postgresql://h/d"}) is None

@@ -14,9 +14,7 @@ from locus_store.core.references import Range
 Reused = dict[int, list[Range]]
 
 
-def fresh(
-    *lines: str, base: Base | None = None, reused: Reused | None = None, key: Key = KEY, **options: Any
-) -> Plan:
+def fresh(*lines: str, base: Base | None = None, reused: Reused | None = None, key: Key = KEY, **options: Any) -> Plan:
     """A plan under a new id."""
     new = {1: lines} if lines else None
     return make_plan(new_checkpoint_id(), new, reused, base=base, key=key, **({"fresh_id": True} | options))
@@ -73,10 +71,14 @@ class Writer:
         """Remember what is there."""
         stored = await self.driver.get(self.key, None, now=tick())
         found = document(stored, self.key).get(1, []) if stored else []
-        self._base, self._reused, self._lines = (base_of(stored), ranges_of(stored), found) if stored and found else (
-            None,
-            {},
-            [],
+        self._base, self._reused, self._lines = (
+            (base_of(stored), ranges_of(stored), found)
+            if stored and found
+            else (
+                None,
+                {},
+                [],
+            )
         )
 
     async def check(self, ids: Sequence[str] | None = None) -> None:

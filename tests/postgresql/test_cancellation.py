@@ -56,7 +56,9 @@ async def test_two_hundred_times(open_driver: Open, session: Any, kind: str) -> 
 
     cancelled = 0
     for _ in range(200):
-        cancelled += await cancel_after(call(), random.choice([0, 0, random.uniform(0, 0.003), random.uniform(0, 0.01)]))
+        cancelled += await cancel_after(
+            call(), random.choice([0, 0, random.uniform(0, 0.003), random.uniform(0, 0.01)])
+        )
     assert cancelled > 20
     last = fresh("last")
     await asyncio.wait_for(save(driver, last), 10)

@@ -165,7 +165,7 @@ async def test_expired_threads_begin_anew(driver: PostgreSQLDriver) -> None:
 
 
 async def test_never_anothers_data(open_driver: Open) -> None:
-    """Writers with old knowledge while threads are deleted, cut and made again: a load is what was saved, or nothing."""
+    """Writers with old knowledge, while threads are deleted, cut and made again: a load is what was saved or None."""
     drivers = [open_driver(max_pool_size=4), open_driver(max_pool_size=4)]
     keys = [Key("default", f"t{i}") for i in range(2)]
     writers = [

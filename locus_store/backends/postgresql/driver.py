@@ -202,7 +202,7 @@ class PostgreSQLDriver(AsyncSQLDriver):
             return max(0, freed)
 
         async def attempt(opened: LoopEngine, progress: Progress) -> int:
-            async with opened.engine.connect() as connection:
+            async with opened.connect() as connection:
                 progress.connected = True
                 await connection.execution_options(isolation_level="AUTOCOMMIT")
                 return await connection.run_sync(work)
