@@ -116,7 +116,9 @@ class Documents:
         """What the newest checkpoint is made of, to plan on; None if there is none or it is damaged."""
         try:
             stored = await self._driver.get(key, None, now=self._options.clock())
-            return None if stored is None else from_loaded(Loaded(stored, self._options.codec, ThreadName(*key)))
+            if stored is None:
+                return None
+            return from_loaded(Loaded(stored, self._options.codec, ThreadName(*key)), contents=False)
         except (DamagedError, UnknownFormatError):
             return None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from locus_store.core.codec import Path
+from locus_store.core.codec import Path, decode_entries
 from locus_store.core.driver import Base
 from locus_store.core.loading import REST, Loaded
 from locus_store.core.references import OWN, Range
@@ -188,22 +188,29 @@ class Known:
         return sum(known.entries.weight() for known in self.lists.values()) + 150 * len(self.blocks)
 
 
-def from_loaded(loaded: Loaded) -> Known:
-    """What is known after a load."""
+def from_loaded(loaded: Loaded, *, contents: bool = True) -> Known:
+    """What is known after a load.
+
+    Args:
+        loaded: The checkpoint.
+        contents: Whether elements are to be compared with it by their content, not by their digests alone.
+    """
     counts = loaded.counts()
     blocks = Blocks(counts, max(counts, default=0))
-    lists = {h.path: _known_list(loaded, h.number, blocks) for h in loaded.heads}
+    numbers = {h.path: h.number for h in loaded.heads}
     if loaded.rest is None:
-        lists[()] = _known_list(loaded, REST, blocks)
+        numbers[()] = REST
+    lists: dict[Path, KnownList] = {}
+    for path, number in numbers.items():
+        entries = loaded.entries(number)
+        snapshot = None
+        if contents:
+            snapshot = Snapshot()
+            snapshot.extend(decode_entries(entries))
+        remembered = Remembered([len(e.data) for e in entries], list(map(digest_of, entries)), snapshot)
+        ranges = settled(loaded.refs.lists.get(number, ()), number, loaded.own_block, blocks)
+        lists[path] = KnownList(number, remembered, ranges)
     return Known(loaded.base, lists, blocks)
-
-
-def _known_list(loaded: Loaded, number: int, blocks: Blocks) -> KnownList:
-    entries = loaded.entries(number)
-    remembered = Remembered(
-        [len(e.data) for e in entries], [digest_of(e) for e in entries], loaded.snapshots.get(number)
-    )
-    return KnownList(number, remembered, settled(loaded.refs.lists.get(number, ()), number, loaded.own_block, blocks))
 
 
 def settled(ranges: Sequence[Range], number: int, own: int, blocks: Blocks) -> tuple[Range, ...]:

@@ -10,10 +10,9 @@ from zlib import crc32
 from locus_store.core import frames
 from locus_store.core.codec import Path, decode_entries, decode_lines
 from locus_store.core.driver import Base, Stored
-from locus_store.core.frames import MARKED, MIXED, Codec, DamagedError, Entry, Frame, ThreadName
+from locus_store.core.frames import MARKED, MIXED, Body, Codec, DamagedError, Entry, Frame, ThreadName
 from locus_store.core.lists import put_back
-from locus_store.core.references import Range, References
-from locus_store.core.unchanged import Snapshot
+from locus_store.core.references import References
 
 REST = 0
 """The number of the reserved list, whose one entry is a large rest."""
@@ -79,11 +78,12 @@ class Loaded:
             raise DamagedError("a list does not fit into the rest") from e
 
     def _items(self, number: int, length: int) -> list[Any]:
-        pieces, kinds = self._pieces(number)
+        parts = self._parts(number)
+        kinds = {p.kind for p in parts}
         if MIXED in kinds:
             items = decode_entries(self.entries(number))
         else:
-            items = decode_lines(pieces, marked=MARKED in kinds)
+            items = decode_lines(map(_Part.lines, parts), marked=MARKED in kinds)
         if len(items) != length:
             raise DamagedError("a block is missing or holds fewer entries than it should")
         return items
@@ -91,15 +91,57 @@ class Loaded:
     def entries(self, number: int) -> list[Entry]:
         """The encoded entries of one list, in its order."""
         found: list[Entry] = []
-        for r, block, start, stop in self._parts(number):
-            _, kind, body = self._frames[block]
-            found += Frame(block, (), kind, bytes(body)).entries()[start:stop]
+        for p in self._parts(number):
+            found += Frame(0, (), p.kind, bytes(p.body)).entries()[p.start : p.stop]
         return found
 
-    def _pieces(self, number: int) -> tuple[list[Body], set[bytes]]:
-        """The lines of a list, and the kinds of the frames that they lie in; no use if one of these is MIXED."""
-        pieces: list[Body] = []
-        kinds: set[bytes] = set()
-        for counts, kind, body in map(self._frames.__getitem__, ...):
-            pass
-        return pieces, kinds
+    def _parts(self, number: int) -> list[_Part]:
+        """Where the entries of a list lie."""
+        parts: list[_Part] = []
+        for first, last, skip, end in self.refs.lists.get(number, ()):
+            for block in self._numbers[bisect_left(self._numbers, first) : bisect_right(self._numbers, last)]:
+                counts, kind, body = self._frames[block]
+                at = 0
+                for listed, count in counts:
+                    if listed == number:
+                        start = at + skip if block == first else at
+                        stop = at + count if block != last or end is None else min(at + end, at + count)
+                        whole = len(counts) == 1 and start == 0 and stop == count
+                        parts.append(_Part(kind, body, start, stop, whole))
+                    at += count
+        return parts
+
+    def counts(self) -> dict[int, dict[int, int]]:
+        """For each block between the lowest and the highest one that is referred to: how many entries of which list."""
+        span = self.refs.span()
+        known: dict[int, dict[int, int]] = {} if span is None else {n: {} for n in range(span[0], span[1] + 1)}
+        known.update({n: dict(counts) for n, (counts, _, _) in self._frames.items()})
+        return known
+
+    def weight(self) -> int:
+        """Bytes that this object keeps alive, roughly."""
+        return sum([len(body) + 300 for _, _, body in self._frames.values()]) + 500 * len(self.heads)
+
+
+class _Part(NamedTuple):
+    """Some neighbouring entries of a list.
+
+    Attributes:
+        kind: The kind of the frame that they lie in.
+        body: The body of that frame.
+        start: The first of them, counted from the beginning of the body.
+        stop: The one after the last.
+        whole: Whether they are all that the body holds.
+    """
+
+    kind: bytes
+    body: Body
+    start: int
+    stop: int
+    whole: bool
+
+    def lines(self) -> Body:
+        """The entries as lines."""
+        if self.whole:
+            return self.body
+        return b"".join([line + b"\n" for line in bytes(self.body).split(b"\n")[self.start : self.stop]])

@@ -30,22 +30,25 @@ class DirectStatements:
     Only types whose values need no conversion are used in them, so parameters and rows pass as they are.
 
     Args:
-        dialect: SQLAlchemy's dialect for the driver.
         schema: The schema of the tables, or None.
     """
 
-    def __init__(self, dialect: Dialect, schema: str | None) -> None:
-        self._dialect = dialect
+    def __init__(self, schema: str | None) -> None:
         self._options: dict[str, Any] = (
             {} if schema is None else {"schema_translate_map": {None: schema}, "render_schema_translate": True}
         )
         self._compiled: dict[Select[Any], _Compiled] = {}
 
-    def of(self, statement: Select[Any]) -> _Compiled:
-        """The text of a statement, which is one of a few that live as long as the process."""
+    def of(self, statement: Select[Any], dialect: Dialect) -> _Compiled:
+        """The text of a statement, which is one of a few that live as long as the process.
+
+        Args:
+            statement: The statement.
+            dialect: SQLAlchemy's dialect; once it has been connected, for it asks the server about escapes.
+        """
         found = self._compiled.get(statement)
         if found is None:
-            compiled = statement.compile(dialect=self._dialect, **self._options)
+            compiled = statement.compile(dialect=dialect, **self._options)
             assert isinstance(compiled, SQLCompiler)  # noqa: S101 - for the type checker
             if compiled.literal_execute_params or compiled.post_compile_params:
                 raise NotDirectError
@@ -83,15 +86,17 @@ class DirectConnection:
     Args:
         fetch: The driver connection's coroutine that sends a text with its parameters and returns rows.
         statements: Where compiled statements are kept.
+        dialect: SQLAlchemy's dialect of the engine that the connection is from.
     """
 
-    def __init__(self, fetch: Callable[..., Any], statements: DirectStatements) -> None:
+    def __init__(self, fetch: Callable[..., Any], statements: DirectStatements, dialect: Dialect) -> None:
         self._fetch = fetch
         self._statements = statements
+        self._dialect = dialect
 
     def execute(self, statement: Select[Any], parameters: Mapping[str, Any]) -> DirectRows:
         """Send a statement and wait for its rows."""
-        text, names, values = self._statements.of(statement)
+        text, names, values = self._statements.of(statement, self._dialect)
         arguments = [parameters[name] if name in parameters else values[name] for name in names]
         return DirectRows(await_only(self._fetch(text, *arguments)))
 

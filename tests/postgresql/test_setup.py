@@ -339,8 +339,8 @@ async def test_more_than_one_value_holds(driver: PostgreSQLDriver, session: Any)
     statements = driver._statements
     original = type(statements).of
 
-    def refusing(self: Any, statement: Any) -> Any:
-        found = original(self, statement)
+    def refusing(self: Any, statement: Any, dialect: Any) -> Any:
+        found = original(self, statement, dialect)
         return found._replace(text=found.text.replace("array((SELECT", "array((SELECT refuse(1)::text::bytea ||"))
 
     with pytest.MonkeyPatch.context() as patch:

@@ -85,7 +85,6 @@ class PostgreSQLDriver(AsyncSQLDriver):
                 raise ValueError(f"an engine over asyncpg is needed, not {engine.dialect.name}+{engine.dialect.driver}")
             self._place = place(engine.url)
             engines = AsyncEngines(wire, given=engine)
-            dialect = engine.dialect
         elif url is not None:
             where, connect = address(url, connect_args)
             options: dict[str, Any] = {
@@ -102,7 +101,6 @@ class PostgreSQLDriver(AsyncSQLDriver):
 
             self._place = place(where)
             engines = AsyncEngines(wire, make=make)
-            dialect = where.get_dialect()()
         else:
             raise ValueError("where the database is: pass a url, or an engine of yours")
         fill = 0 if engine is not None else min(min_pool_size, max_pool_size)
@@ -110,7 +108,7 @@ class PostgreSQLDriver(AsyncSQLDriver):
             PostgreSQLDialect(), engines, codec=codec, schema=schema, create_schema=create_schema, fill=fill
         )
         self._milliseconds = max(1, round(lock_timeout * 1000))
-        self._statements = DirectStatements(dialect, schema)
+        self._statements = DirectStatements(schema)
         # Functions that need more than one fixed statement, as was found out.
         self._roundabout: set[Callable[..., Any]] = set()
 
@@ -170,7 +168,8 @@ class PostgreSQLDriver(AsyncSQLDriver):
             raw = await opened.take()
             progress.connected = True
             try:
-                direct = DirectConnection(raw.driver_connection.fetch, self._statements)  # type: ignore[union-attr]
+                fetch = raw.driver_connection.fetch  # type: ignore[union-attr]
+                direct = DirectConnection(fetch, self._statements, opened.engine.dialect)
                 return await greenlet_spawn(partial(function, cast(Connection, direct), *args, **kwargs))
             except Exception as error:
                 if self._is_of_database(error) and self.dialect.classify(error) is Kind.GONE:
