@@ -114,7 +114,10 @@ def decode(entry: Entry) -> Any:
         DamagedError: The text is not what they wrote.
         UnknownFormatError: It names a time zone that this system does not know.
     """
-    return decode_entries([entry])[0]
+    found = decode_entries([entry])
+    if len(found) != 1:
+        raise DamagedError("the text is not one value")
+    return found[0]
 
 
 def decode_entries(entries: Sequence[Entry]) -> list[Any]:

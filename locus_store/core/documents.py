@@ -133,7 +133,7 @@ class Documents:
             loaded = Loaded(stored, self._options.codec, ThreadName(*key))
             document = loaded.document()
         except DamagedError as e:
-            raise CorruptCheckpointError(thread_id, wanted, f"what is stored is damaged: {e}") from e
+            raise CorruptCheckpointError(thread_id, e.checkpoint_id or wanted, f"what is stored is damaged: {e}") from e
         except UnknownFormatError as e:
             raise UnsupportedFormatError(thread_id, wanted, str(e)) from e
         self._ledger.put(key, loaded)

@@ -209,14 +209,14 @@ class _Walk:
         if spot.doubtful:
             self.met(spot.owner, (*spot.steps, kind, digest_of(encode(plain, path))))
         else:
-            self.met(spot.owner, (*spot.steps, kind, value.name) if isinstance(value, Enum) else (*spot.steps, kind))
+            self.met(spot.owner, (*spot.steps, kind, value._name_) if isinstance(value, Enum) else (*spot.steps, kind))
         return plain
 
     def _converted(self, value: Any, path: Path, spot: _Spot) -> Any:
         if isinstance(value, BaseModel):
             return self.model(value, path, lists=spot.lists)
         if isinstance(value, Enum):
-            return self._part(value.value, path, spot.within(doubtful=True))
+            return self._part(value._value_, path, spot.within(doubtful=True))
         if is_dataclass(value) and not isinstance(value, type):
             inner = spot.within(doubtful=True)
             return {f.name: self._part(getattr(value, f.name), (*path, f.name), inner.at(f.name)) for f in fields(value)}

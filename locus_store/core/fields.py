@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, is_typeddict
-from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, PlainSerializer, RootModel, TypeAdapter, WrapSerializer
 from pydantic.fields import FieldInfo
 
 _JSON_ONLY = ("json", "json-unless-none")
 _MOST_TRUSTED = 4096
+_MOST_CLASSES = 4096
 
 Place = tuple[Any, ...]
 """Where in a model a value is, for all objects of its class alike, and what kind of value it is."""
@@ -44,13 +44,15 @@ class Fields:
         self.trusted.update(places)
 
 
-_known: WeakKeyDictionary[type[BaseModel], Fields] = WeakKeyDictionary()
+_known: dict[type[BaseModel], Fields] = {}
 
 
 def fields_of(kind: type[BaseModel]) -> Fields:
     """What is known of a class."""
     found = _known.get(kind)
     if found is None:
+        if len(_known) >= _MOST_CLASSES:  # a program makes classes all the time
+            _known.clear()
         declared = kind.model_fields
         found = _known[kind] = Fields(
             frozenset(name for name, f in declared.items() if not f.exclude),
@@ -68,9 +70,8 @@ def item_type(kind: type[BaseModel], name: str) -> TypeAdapter[Any] | None:
         declared = kind.model_fields.get(name)
         annotation = None if declared is None else declared.annotation
         arguments = get_args(annotation)
-        if get_origin(annotation) in (list, Sequence) and len(arguments) == 1:
-            known[name] = TypeAdapter(arguments[0])
-        elif get_origin(annotation) is tuple and len(arguments) == 2 and arguments[1] is ...:
+        of_one_type = get_origin(annotation) is tuple and len(arguments) == 2 and arguments[1] is ...
+        if of_one_type or get_origin(annotation) in (list, Sequence):
             known[name] = TypeAdapter(arguments[0])
     return known[name]
 

@@ -33,7 +33,13 @@ _ENTRY_HEAD = struct.Struct(">cI")
 
 
 class DamagedError(ValueError):
-    """Stored bytes are not what was written; the caller adds which checkpoint it was."""
+    """Stored bytes are not what was written.
+
+    Attributes:
+        checkpoint_id: Whose they are, where only the one who found it can tell; else the caller adds it.
+    """
+
+    checkpoint_id: str | None = None
 
 
 class UnknownFormatError(ValueError):

@@ -69,7 +69,11 @@ class Found:
     def plain_item(self, index: int) -> Any:
         """One element as plain data."""
         item = self.items[index]
-        return item if self.state_list is None else self.state_list.dump(item, (*self.path, index))
+        return item if self.state_list is None else self.state_list.dump(item, self.path_of(index))
+
+    def path_of(self, index: int) -> Path:
+        """The path of one element; the rest is the element of a list that is not in the document."""
+        return (*self.path, index) if self.path else ()
 
 
 def take_out(document: dict[Any, Any]) -> tuple[dict[Any, Any], list[Found]]:

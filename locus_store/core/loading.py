@@ -10,12 +10,15 @@ from zlib import crc32
 from locus_store.core import frames
 from locus_store.core.codec import Path, decode_entries, decode_lines
 from locus_store.core.driver import Base, Stored
-from locus_store.core.frames import MARKED, MIXED, Body, Codec, DamagedError, Entry, Frame, ThreadName
+from locus_store.core.frames import MARKED, MIXED, PLAIN, Body, Codec, Counts, DamagedError, Entry, Frame, ThreadName
 from locus_store.core.lists import put_back
-from locus_store.core.references import References
+from locus_store.core.references import Range, References
 
 REST = 0
 """The number of the reserved list, whose one entry is a large rest."""
+
+
+_WHOLE = (0, None)
 
 
 class ListHead(NamedTuple):
@@ -78,38 +81,54 @@ class Loaded:
             raise DamagedError("a list does not fit into the rest") from e
 
     def _items(self, number: int, length: int) -> list[Any]:
-        parts = self._parts(number)
-        kinds = {p.kind for p in parts}
+        pieces, kinds = self._pieces(number)
         if MIXED in kinds:
-            items = decode_entries(self.entries(number))
+            items = decode_entries(self._mixed_entries(number))
         else:
-            items = decode_lines(map(_Part.lines, parts), marked=MARKED in kinds)
+            items = decode_lines(pieces, marked=MARKED in kinds)
         if len(items) != length:
             raise DamagedError("a block is missing or holds fewer entries than it should")
         return items
 
     def entries(self, number: int) -> list[Entry]:
         """The encoded entries of one list, in its order."""
+        pieces, kinds = self._pieces(number)
+        if MIXED in kinds:
+            return self._mixed_entries(number)
+        kind = MARKED if MARKED in kinds else PLAIN
+        return [Entry(line, kind) for line in b"".join(pieces).split(b"\n")[:-1]]
+
+    def _pieces(self, number: int) -> tuple[list[Body], set[bytes]]:
+        """The lines of a list, and the kinds of the frames that they lie in; incomplete if one of these is MIXED."""
+        pieces: list[Body] = []
+        kinds: set[bytes] = set()
+        for r in self.refs.lists.get(number, ()):
+            for block in self._blocks(r):
+                counts, kind, body = self._frames[block]
+                if len(counts) == 1 and counts[0][0] == number and r[2:] == _WHOLE:
+                    pieces.append(body)
+                    kinds.add(kind)
+                    continue
+                selected = _select(counts, number, r, block)
+                if selected is not None:
+                    kinds.add(kind)
+                    if kind != MIXED:
+                        pieces.append(b"".join([line + b"\n" for line in bytes(body).split(b"\n")[selected]]))
+        return pieces, kinds
+
+    def _mixed_entries(self, number: int) -> list[Entry]:
         found: list[Entry] = []
-        for p in self._parts(number):
-            found += Frame(0, (), p.kind, bytes(p.body)).entries()[p.start : p.stop]
+        for r in self.refs.lists.get(number, ()):
+            for block in self._blocks(r):
+                counts, kind, body = self._frames[block]
+                selected = _select(counts, number, r, block)
+                if selected is not None:
+                    found += Frame(block, counts, kind, bytes(body)).entries()[selected]
         return found
 
-    def _parts(self, number: int) -> list[_Part]:
-        """Where the entries of a list lie."""
-        parts: list[_Part] = []
-        for first, last, skip, end in self.refs.lists.get(number, ()):
-            for block in self._numbers[bisect_left(self._numbers, first) : bisect_right(self._numbers, last)]:
-                counts, kind, body = self._frames[block]
-                at = 0
-                for listed, count in counts:
-                    if listed == number:
-                        start = at + skip if block == first else at
-                        stop = at + count if block != last or end is None else min(at + end, at + count)
-                        whole = len(counts) == 1 and start == 0 and stop == count
-                        parts.append(_Part(kind, body, start, stop, whole))
-                    at += count
-        return parts
+    def _blocks(self, r: Range) -> list[int]:
+        """The blocks of a range that are there."""
+        return self._numbers[bisect_left(self._numbers, r.first) : bisect_right(self._numbers, r.last)]
 
     def counts(self) -> dict[int, dict[int, int]]:
         """For each block between the lowest and the highest one that is referred to: how many entries of which list."""
@@ -123,25 +142,14 @@ class Loaded:
         return sum([len(body) + 300 for _, _, body in self._frames.values()]) + 500 * len(self.heads)
 
 
-class _Part(NamedTuple):
-    """Some neighbouring entries of a list.
 
-    Attributes:
-        kind: The kind of the frame that they lie in.
-        body: The body of that frame.
-        start: The first of them, counted from the beginning of the body.
-        stop: The one after the last.
-        whole: Whether they are all that the body holds.
-    """
-
-    kind: bytes
-    body: Body
-    start: int
-    stop: int
-    whole: bool
-
-    def lines(self) -> Body:
-        """The entries as lines."""
-        if self.whole:
-            return self.body
-        return b"".join([line + b"\n" for line in bytes(self.body).split(b"\n")[self.start : self.stop]])
+def _select(counts: Counts, number: int, r: Range, block: int) -> slice | None:
+    """Which of a frame's entries belong to a range; None if it has none of that list."""
+    at = 0
+    for listed, count in counts:
+        if listed == number:
+            start = r.skip if block == r.first else 0
+            stop = min(r.end, count) if block == r.last and r.end is not None else count
+            return slice(at + start, at + max(start, stop))
+        at += count
+    return None

@@ -74,7 +74,7 @@ class Draft:
             if self.late and self.learned is not None:
                 entry = self._entry_as_it_was(index, self.learned)
             else:
-                entry = encode_entry(self.plain(index, index + 1)[0], (*self.found.path, index))
+                entry = encode_entry(self.plain(index, index + 1)[0], self.found.path_of(index))
             self._encoded[index] = entry
         return entry
 
@@ -82,7 +82,7 @@ class Draft:
         """One element as it was when the save began: the caller may have changed its document since then."""
         if learned.snapshot is not None and learned.snapshot.comparable(index):
             return encode_entry(learned.snapshot.value(index))
-        entry = encode_entry(self.found.plain_item(index), (*self.found.path, index))
+        entry = encode_entry(self.found.plain_item(index), self.found.path_of(index))
         if digest_of(entry) != learned.digests[index]:
             raise RetryableError(
                 "the document was changed while it was being saved, and the save had to be planned anew; save it again"

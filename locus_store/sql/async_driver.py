@@ -13,9 +13,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from locus_store.core.errors import BackendError, BackendUnavailableError, SchemaNotReadyError
 from locus_store.core.frames import Codec
 from locus_store.migrations import upgrade
-from locus_store.sql.async_engine import AsyncEngines, LoopEngine
+from locus_store.sql.async_engine import AsyncEngines
 from locus_store.sql.dialects.base import Dialect, Kind
 from locus_store.sql.driver import SQLDriver
+from locus_store.sql.loop_engine import LoopEngine
 from locus_store.sql.schema import REVISION, check
 
 _ATTEMPTS = 6

@@ -96,7 +96,7 @@ class Checkpoint(Base):
 
 
 class Block(Base):
-    """The entries that saves added: one save's, or, sealed, those of all saves from ``block_number`` to ``last_number``."""
+    """The entries that one save added, or, sealed, those of all saves from ``block_number`` to ``last_number``."""
 
     __tablename__ = "locus_store_blocks"
     thread: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)

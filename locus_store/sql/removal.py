@@ -1,7 +1,7 @@
 """Removing: whole threads, some checkpoints of one, and what only they referred to.
 
-What a removal takes out of the blocks is worked out before anything is written, so that a damaged block leaves all as
-it was. To be cheap it compares what goes with its neighbours first: they usually hold the same entries.
+What a removal takes out of the blocks is worked out before anything is written, so that an error leaves all as it was.
+To be cheap it compares what goes with its neighbours first: they usually hold the same entries.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from locus_store.core import frames
 from locus_store.core.driver import Dropped, Key
-from locus_store.core.errors import CorruptCheckpointError, UnsupportedFormatError
+from locus_store.core.errors import UnsupportedFormatError
 from locus_store.core.frames import Codec, ThreadName
 from locus_store.core.ids import new_epoch
 from locus_store.core.references import EntrySet, References
@@ -66,7 +66,7 @@ _HOLDING = select(func.max(BLOCKS.c.block_number)).where(
     BLOCKS.c.thread == bindparam("of_thread"), BLOCKS.c.block_number <= bindparam("low")
 )
 _PIECES = (
-    select(BLOCKS.c.block_number, BLOCKS.c.payload)
+    select(BLOCKS.c.block_number, BLOCKS.c.last_number, BLOCKS.c.payload)
     .where(
         BLOCKS.c.thread == bindparam("of_thread"),
         BLOCKS.c.block_number >= bindparam("low"),
@@ -211,7 +211,7 @@ def losses(
         codec: What the frames went through.
 
     Raises:
-        CorruptCheckpointError: A block that must be rewritten is damaged.
+        UnsupportedFormatError: A newer release wrote a block that must be rewritten.
     """
     gone = _only_in(connection, thread, key, dropped, added)
     if not gone:
@@ -221,8 +221,15 @@ def losses(
         low = connection.execute(_HOLDING, {"of_thread": thread, "low": first}).scalar_one_or_none() or first
         while True:
             rows = connection.execute(_PIECES, {"of_thread": thread, "low": low, "high": last}).all()
-            for number, payload in rows:
-                left = _strip(payload, gone, codec, key)
+            for number, last_number, payload in rows:
+                try:
+                    left = frames.strip(payload, gone, codec, ThreadName(*key))
+                except frames.UnknownFormatError as e:
+                    raise UnsupportedFormatError(key.thread_id, None, f"a block cannot be rewritten: {e}") from e
+                except frames.DamagedError:
+                    # It cannot be rewritten. Whole it can go, if nothing else needs it; else it stays as it is.
+                    span = (number, last_number)
+                    left = payload if _touched(connection, thread, key, span, dropped, added) else None
                 if left is not payload:
                     found.append(Loss(number, left))
             if len(rows) < _PAYLOADS:
@@ -269,10 +276,21 @@ def _minus_all(connection: Connection, thread: int, key: Key, gone: EntrySet, se
     return gone
 
 
-def _strip(payload: bytes, gone: EntrySet, codec: Codec | None, key: Key) -> bytes | None:
-    try:
-        return frames.strip(payload, gone, codec, ThreadName(*key))
-    except frames.UnknownFormatError as e:
-        raise UnsupportedFormatError(key.thread_id, None, f"a block cannot be rewritten: {e}") from e
-    except ValueError as e:
-        raise CorruptCheckpointError(key.thread_id, None, f"a block cannot be rewritten: {e}") from e
+def _touched(
+    connection: Connection,
+    thread: int,
+    key: Key,
+    span: tuple[int, int],
+    dropped: Mapping[int, References],
+    added: Sequence[References],
+) -> bool:
+    """Whether anything that stays refers to entries between two blocks."""
+    place = {"of_thread": thread, "after": 0, "low": span[0], "high": span[1]}
+    kept = list(added)
+    while True:
+        rows = connection.execute(_TOUCHING, place).all()
+        kept += [read_references(key, own, r) for version, own, r in rows if version not in dropped]
+        if len(rows) < 500:
+            break
+        place["after"] = rows[-1][0]
+    return any(low <= span[1] and high >= span[0] for low, high in EntrySet.of(kept).blocks())

@@ -401,6 +401,10 @@ async def test_files_of_a_newer_release(driver: FileDriver, folder: Path) -> Non
     with pytest.raises(UnknownFormatError):
         await driver.put(KEY, make_plan("c3"))
     assert await names(FileDriver(folder)) == ["t"]
+    await grow(driver, "d1", key=Key("default", "u"))
+    found = await driver.find("default", [], thread_id=None, newest_only=True, limit=None, offset=0, now=tick())
+    assert [i.checkpoint_id for i in found] == ["d1"]
+    assert await driver.trim("default", older_than=0, keep_last=1, now=tick()) == (0, 0)
 
 
 async def test_damaged_records(driver: FileDriver, folder: Path) -> None:
@@ -624,9 +628,13 @@ async def test_readers_among_writers(driver: FileDriver, folder: Path) -> None:
 async def test_case_58_cancelled_saves(driver: FileDriver) -> None:
     await grow(driver, "first")
     line = '"' + "x" * 100_000 + '"'
+    cancelled = 0
     for i in range(200):
-        with pytest.raises(TimeoutError):
+        try:
             await asyncio.wait_for(driver.put(KEY, make_plan(f"c{i}", {1: [line]})), random.uniform(0, 0.0002))
+        except TimeoutError:
+            cancelled += 1
+    assert cancelled > 100
     await grow(driver, "last")
     await driver.aclose()
     for checkpoint_id in await ids(driver):
@@ -692,6 +700,11 @@ async def test_a_base_that_cannot_be_made(tmp_path: Path) -> None:
         driver.put(KEY, make_plan("c")),
         driver.get(KEY, None, now=tick()),
         driver.threads("default", "*", limit=None, offset=0, now=tick()),
+        driver.drop(KEY, None, now=tick()),
+        driver.drop_records(KEY, None, now=tick()),
+        driver.clone(KEY, Key("default", "u"), upto=None, overwrite=False, now=tick()),
+        driver.records(KEY, None, now=tick()),
+        driver.info(KEY, None, now=tick()),
     ):
         with pytest.raises(BackendError) as caught:
             await call
@@ -819,11 +832,3 @@ if child:
 """
     subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, timeout=20, check=True)
     assert set(asyncio.run(ids(FileDriver(folder)))) == {"parent", "child", "parent-2"}
-
-
-async def test_disk_usage(driver: FileDriver) -> None:
-    assert await driver.disk_usage(None) == 0
-    await grow(driver, "c1", key=Key("default", "u"))
-    await grow(driver, "c1")
-    one, everything = await driver.disk_usage(KEY), await driver.disk_usage(None)
-    assert 0 < one < everything

@@ -8,6 +8,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -34,11 +35,18 @@ class Disk:
     def prepare(self) -> None:
         """Make the store's own folders."""
         for name in (TEMPORARY, LOCKS):
-            os.makedirs(os.path.join(self.base, name), exist_ok=True)
+            self.make_folder(os.path.join(self.base, name))
+
+    def has_folder(self, path: str) -> bool:
+        """Whether there is a folder; a disk that does not answer is an error, not a no."""
+        try:
+            return stat.S_ISDIR(os.stat(path).st_mode)
+        except FileNotFoundError:
+            return False
 
     def make_folder(self, path: str) -> None:
         """Make a folder that is to last, and those above it."""
-        if os.path.isdir(path):
+        if self.has_folder(path):
             return
         above = os.path.dirname(path)
         self.make_folder(above)
@@ -108,7 +116,7 @@ class Disk:
             os.rename(path, trash)
         except FileNotFoundError:
             self.prepare()
-            if not os.path.isdir(path):
+            if not self.has_folder(path):
                 return
             os.rename(path, trash)
         self.sync(os.path.dirname(path))
@@ -119,13 +127,13 @@ class Disk:
         for name in os.listdir(built):
             self.sync(os.path.join(built, name))
         self.sync(built)
-        if not os.path.isdir(path):
+        if not self.has_folder(path):
             os.rename(built, path)
         elif not _exchange(built, path):
             self.discard(path)  # a crash between these two leaves neither
             os.rename(built, path)
         self.sync(os.path.dirname(path))
-        if os.path.isdir(built):
+        if self.has_folder(built):
             self._remove_tree(built)
 
     def remove_empty(self, path: str) -> None:
@@ -158,7 +166,7 @@ class Disk:
         try:
             yield path
         finally:
-            if os.path.isdir(path):
+            if self.has_folder(path):
                 self._remove_tree(path)
 
     def _remove_tree(self, path: str) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from zlib import crc32
 
+from locus_store.backends.file.disk import Disk
 from locus_store.backends.file.names import LOCKS
 from locus_store.core.driver import Key
 from locus_store.core.errors import StoreBusyError, UnsupportedOperationError
@@ -29,12 +30,13 @@ class Locks:
     """The locks of one store.
 
     Args:
-        base: The folder of the store, as an absolute path.
+        disk: The store's folder.
         timeout: Seconds to wait at most.
     """
 
-    def __init__(self, base: str, timeout: float) -> None:
-        self._folder = os.path.join(base, LOCKS)
+    def __init__(self, disk: Disk, timeout: float) -> None:
+        self._folder = os.path.join(disk.base, LOCKS)
+        self._prepare = disk.prepare
         self._timeout = timeout
         # Tasks of this process queue here, where they are woken at once; only one of them polls the file.
         self._mine = [threading.Lock() for _ in range(_COUNT)]
@@ -97,7 +99,7 @@ class Locks:
         try:
             return os.open(path, flags, 0o666)
         except FileNotFoundError:
-            os.makedirs(self._folder, exist_ok=True)
+            self._prepare()
             return os.open(path, flags, 0o666)
 
     def _busy(self) -> StoreBusyError:

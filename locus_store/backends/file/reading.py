@@ -93,7 +93,11 @@ class Reader:
             name = view.find(checkpoint_id)
             if name is None:
                 return None
-            header, payload = Checkpoint.read(os.path.join(view.path, name))
+            try:
+                header, payload = Checkpoint.read(os.path.join(view.path, name))
+            except DamagedError as e:
+                e.checkpoint_id = view.info(name).checkpoint_id
+                raise
             return Stored(
                 header.checkpoint_id,
                 header.version,
@@ -221,7 +225,8 @@ class Reader:
         for name in threads:
             if last is not None and len(found) >= last:
                 break
-            found += self.consistent(Key(tenant, name), now, action, [])
+            with suppress(UnknownFormatError):
+                found += self.consistent(Key(tenant, name), now, action, [])
         return found
 
 

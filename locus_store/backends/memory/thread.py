@@ -9,7 +9,7 @@ from locus_store.core import frames
 from locus_store.core.driver import Conflict, Exists, Info, NoParent, Plan, PutResult, Saved, Stale
 from locus_store.core.frames import Codec, ThreadName
 from locus_store.core.ids import new_epoch
-from locus_store.core.references import References, unreferenced
+from locus_store.core.references import EntrySet, References, unreferenced
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,18 @@ class Thread:
         """Take the entries that only these referred to out of the blocks; returns how many blocks went whole."""
         if not dropped:
             return 0
-        lost = unreferenced(dropped, [c.references() for c in self.checkpoints.values()])
+        kept = [c.references() for c in self.checkpoints.values()]
+        lost = unreferenced(dropped, kept)
         changes: dict[int, bytes | None] = {}
         for first, last in lost.blocks():
             for number in range(first, last + 1):
                 if number in self.blocks:
-                    left = frames.strip(self.blocks[number], lost, codec, name)
+                    try:
+                        left = frames.strip(self.blocks[number], lost, codec, name)
+                    except frames.DamagedError:
+                        # It cannot be rewritten. Whole it can go, if nothing else needs it; else it stays as it is.
+                        needed = any(a <= number <= b for a, b in EntrySet.of(kept).blocks())
+                        left = self.blocks[number] if needed else None
                     if left is not self.blocks[number]:
                         changes[number] = left
         for number, left in changes.items():

@@ -19,7 +19,7 @@ from locus_store.core.frames import Codec
 from locus_store.core.ids import new_epoch
 from locus_store.sql import reading
 from locus_store.sql.async_driver import AsyncSQLDriver, OutcomeUnknownError, Progress
-from locus_store.sql.async_engine import AsyncEngines, LoopEngine, Wire
+from locus_store.sql.async_engine import AsyncEngines
 from locus_store.sql.dialects.base import Kind
 from locus_store.sql.dialects.postgresql import (
     LIMIT_WAITING,
@@ -31,6 +31,7 @@ from locus_store.sql.dialects.postgresql import (
 )
 from locus_store.sql.dialects.postgresql_save import THREAD_GONE, fits, save
 from locus_store.sql.direct import DirectConnection, DirectStatements, NotDirectError
+from locus_store.sql.loop_engine import LoopEngine, Wire
 from locus_store.sql.models import metadata
 
 P = ParamSpec("P")
@@ -77,7 +78,14 @@ class PostgreSQLDriver(AsyncSQLDriver):
             import asyncpg  # noqa: F401
         except ImportError as e:
             raise MissingDependencyError("PostgreSQLBackend", "asyncpg", "postgresql") from e
-        wire = Wire(methodcaller("is_closed"), methodcaller("terminate"))
+        known = PostgreSQLDialect()
+        wire = Wire(
+            is_closed=methodcaller("is_closed"),
+            terminate=methodcaller("terminate"),
+            # Whatever is sent next waits for the end of what was cancelled.
+            settle=methodcaller("execute", ""),
+            breaks=lambda error: known.classify(error) is Kind.GONE,
+        )
         if engine is not None:
             if url is not None or connect_args or engine_options:
                 raise ValueError("with an engine of yours there is no url, connect_args or engine_options")
@@ -104,9 +112,7 @@ class PostgreSQLDriver(AsyncSQLDriver):
         else:
             raise ValueError("where the database is: pass a url, or an engine of yours")
         fill = 0 if engine is not None else min(min_pool_size, max_pool_size)
-        super().__init__(
-            PostgreSQLDialect(), engines, codec=codec, schema=schema, create_schema=create_schema, fill=fill
-        )
+        super().__init__(known, engines, codec=codec, schema=schema, create_schema=create_schema, fill=fill)
         self._milliseconds = max(1, round(lock_timeout * 1000))
         self._statements = DirectStatements(schema)
         # Functions that need more than one fixed statement, as was found out.
@@ -139,19 +145,14 @@ class PostgreSQLDriver(AsyncSQLDriver):
     async def _save_at_once(self, key: Key, plan: Plan, opened: LoopEngine, progress: Progress) -> Any:
         """One statement in autocommit; None if it wrote nothing and a transaction must find out why."""
         statement, arguments = save(self._schema, self._milliseconds, key, plan, new_epoch())
-        raw = await opened.take()
-        progress.connected = progress.committing = True
-        try:
-            return await raw.driver_connection.fetchrow(statement, *arguments)  # type: ignore[union-attr]
-        except Exception as error:
-            kind = self.dialect.classify(error)
-            if kind in (Kind.RETRYABLE, Kind.DUPLICATE) or sqlstate(error) == THREAD_GONE:
-                return None
-            if kind is Kind.GONE:
-                opened.lost(raw)
-            raise
-        finally:
-            await opened.give_back(raw)
+        async with opened.lease() as connection:
+            progress.connected = progress.committing = True
+            try:
+                return await connection.fetchrow(statement, *arguments)
+            except Exception as error:
+                if self.dialect.classify(error) in (Kind.RETRYABLE, Kind.DUPLICATE) or sqlstate(error) == THREAD_GONE:
+                    return None
+                raise
 
     async def get(self, key: Key, checkpoint_id: str | None, *, now: int) -> Stored | None:
         """See `Driver.get`."""
@@ -165,18 +166,10 @@ class PostgreSQLDriver(AsyncSQLDriver):
 
     async def _read(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         async def attempt(opened: LoopEngine, progress: Progress) -> R:
-            raw = await opened.take()
-            progress.connected = True
-            try:
-                fetch = raw.driver_connection.fetch  # type: ignore[union-attr]
-                direct = DirectConnection(fetch, self._statements, opened.engine.dialect)
+            async with opened.lease() as connection:
+                progress.connected = True
+                direct = DirectConnection(connection.fetch, self._statements, opened.engine.dialect)
                 return await greenlet_spawn(partial(function, cast(Connection, direct), *args, **kwargs))
-            except Exception as error:
-                if self._is_of_database(error) and self.dialect.classify(error) is Kind.GONE:
-                    opened.lost(raw)
-                raise
-            finally:
-                await opened.give_back(raw)
 
         if function not in self._roundabout:
             try:

@@ -1,0 +1,151 @@
+"""What the other processes do. Everything that they store says what it must look like, so that whoever loads it can tell.
+
+They are forks of one process that has all imports behind it (`nursery`), so that killing fifty of them takes seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from elsewhere import connect
+
+SHARED = "shared"
+REBORN = "reborn"
+
+
+def entry(*name: Any) -> dict[str, Any]:
+    """One element of a list, the same whenever it has the same name."""
+    rng = random.Random("/".join(map(str, name)))
+    return {"name": list(map(str, name)), "content": rng.randbytes(rng.randint(40, 160)).hex()}
+
+
+def document(by: str, task: int, n: int) -> dict[str, Any]:
+    """The n-th document of a task of a process: lists that grow, slide and are written anew."""
+    return {
+        "label": [by, task, n],
+        "messages": [entry(by, task, j) for j in range(n + 1)],
+        "window": [entry(by, task, "w", j) for j in range(max(0, n - 4), n + 1)],
+        "all the same": [entry("everybody", j) for j in range(n % 7)],
+        "own": [entry(by, task, n, "own")] * (n % 3),
+    }
+
+
+def check(found: dict[str, Any] | None, checkpoint_id: str | None = None) -> None:
+    """Asserts that what was loaded is what was saved, whoever saved it; or nothing at all."""
+    if found is not None:
+        assert found == document(*found["label"]), f"not what was saved: {found['label']}"
+        assert checkpoint_id in (None, name_of(*found["label"])), f"{checkpoint_id} is {found['label']}"
+
+
+def name_of(by: str, task: int, n: int) -> str:
+    return f"{by}/{task}/{n}"
+
+
+def say(word: str) -> None:
+    """One line, in one piece: it is there whole even if this process is killed right afterwards."""
+    os.write(1, f"{word}\n".encode())
+
+
+# ------------------------------------------------------------------------------------------------------ many writers
+
+
+def save_many(address: str, by: str, tasks: int, saves: int, start: str) -> None:
+    """Saves to the shared thread from several tasks."""
+
+    async def one_task(store: Any, task: int) -> None:
+        for n in range(saves):
+            began = time.monotonic()
+            name = await store.save(SHARED, document(by, task, n), name_of(by, task, n))
+            took = time.monotonic() - began
+            say(json.dumps([name, took]))
+            if n % 9 == task:
+                check(await store.load(SHARED))
+
+    async def main() -> None:
+        async with connect(address) as store:
+            wait_for(start)
+            await asyncio.gather(*[one_task(store, task) for task in range(tasks)])
+
+    asyncio.run(main())
+
+
+def disturb(address: str, by: str, start: str, stop: str) -> None:
+    """Reads, deletes checkpoints of other threads, and deletes and makes anew a thread, until it is told to stop."""
+
+    async def read(store: Any) -> None:
+        names = await store.list_checkpoints(SHARED, 50)
+        for name in random.sample(names, min(3, len(names))):
+            check(await store.load(SHARED, name), name)
+        check(await store.load(SHARED))
+
+    async def others(store: Any, n: int) -> None:
+        thread = f"other {n % 3}"
+        await store.save(thread, document(by, 0, n % 20), name_of(by, 0, n % 20))
+        names = await store.list_checkpoints(thread, None)
+        if len(names) > 8:
+            await store.delete(thread, random.sample(names, 3))
+        for name in names[:3]:
+            check(await store.load(thread, name), name)
+
+    async def reborn(store: Any, n: int) -> None:
+        if n % 4 == 0:
+            await store.delete(REBORN)
+        for i in range(n % 5):
+            await store.save(REBORN, document(by, n, i))
+            check(await store.load(REBORN))
+        for name in await store.list_checkpoints(REBORN):
+            check(await store.load(REBORN, name))
+
+    async def main() -> None:
+        random.seed(os.urandom(8))
+        async with connect(address) as store:
+            wait_for(start)
+            n = 0
+            while not Path(stop).exists():
+                await asyncio.gather(read(store), others(store, n), reborn(store, n))
+                n += 1
+            say(json.dumps([by, n]))
+
+    asyncio.run(main())
+
+
+def wait_for(path: str) -> None:
+    """Lets several processes begin at the same moment."""
+    while not Path(path).exists():
+        time.sleep(0.002)
+
+
+# -------------------------------------------------------------------------------------------------------- to be killed
+
+
+def save_until_killed(address: str, by: str) -> None:
+    """Saves as fast as it can; says after each save that it was acknowledged, and before each removal what may go."""
+
+    async def one_task(store: Any, task: int) -> None:
+        n = 0
+        while True:
+            say(await store.save(SHARED, document(by, task, n % 40), f"{name_of(by, task, n % 40)} {n // 40}"))
+            if n % 10 == 9:
+                names = await store.list_checkpoints(SHARED, None)
+                say(f"- {json.dumps(names[60:])}")
+                await store.delete(SHARED, names[60:])
+            n += 1
+
+    async def main() -> None:
+        store = connect(address)
+        found = await store.load(SHARED)
+        check(found)
+        await asyncio.gather(*[one_task(store, task) for task in range(3)])
+
+    asyncio.run(main())
+
+
+if __name__ == "__main__":
+    getattr(sys.modules[__name__], sys.argv[1])(*json.loads(sys.argv[2]))
