@@ -196,13 +196,13 @@ async def test_case_11_a_damaged_row_does_not_stop_a_vacuum(open_store, clock, p
     store = open_store(clock=clock)
     for name in "abc":
         for i in range(3):
-            await store.save(name, {"l": [message(f"{name} {i} {j}") for j in range(2)]}, f"{name}{i}")
+            await store.save(name, {"of": f"{name}{i}", "l": [message(f"{name} {i} {j}") for j in range(2)]}, f"{name}{i}")
     place.damage("b1", half, what)
     clock.advance(days=100)
     assert await store.vacuum() == 6
     for name in "abc":
         assert await store.list_checkpoints(name) == [f"{name}2"]
-        assert await store.load(name) == {"l": [message(f"{name} 2 {j}") for j in range(2)]}
+        assert await store.load(name) == {"of": f"{name}2", "l": [message(f"{name} 2 {j}") for j in range(2)]}
 
 
 @only("file")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -59,7 +60,11 @@ class FileBackend(Backend):
         place = Path(self._driver.base)
         if thread_id is not None:
             place = place / names.folder(self._options.tenant) / names.folder(check_thread_id(thread_id))
-        return sum(p.stat().st_size for p in place.rglob("*") if p.is_file())
+        total = 0
+        for path in place.rglob("*"):
+            with suppress(FileNotFoundError):  # others may be at work
+                total += path.stat().st_size if path.is_file() else 0
+        return total
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(base_dir={str(self.base_dir)!r})"
