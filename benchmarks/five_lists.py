@@ -15,6 +15,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -37,10 +39,11 @@ def grow(state: AgentState, step: int, rng: Random) -> AgentState:
         tool_name=call.name, tool_call_id=call.id, arguments=call.arguments, result=rows, duration_ms=rng.random() * 900
     )
     thought = ReasoningStep(iteration=step, thought=workload._prose(rng, 400))
-    return state.with_tool_execution(execution).with_reasoning_step(thought).with_confidence(rng.random()).with_iteration(step)
+    state = state.with_tool_execution(execution).with_reasoning_step(thought)
+    return state.with_confidence(rng.random()).with_iteration(step)
 
 
-async def measure(url: str, size: object) -> None:
+async def measure(url: str, size: Callable[[], Awaitable[int]]) -> None:
     rng = Random(5)
     state, times = AgentState(agent_id="bench", max_iterations=STEPS), []
     async with open_backend(url, tenant="bench") as backend:
@@ -52,9 +55,8 @@ async def measure(url: str, size: object) -> None:
             await checkpointer.save(state, "five")
             times.append(time.perf_counter() - began)
         assert await checkpointer.load("five") == state
-        stored = await size(backend) if asyncio.iscoroutinefunction(size) else size(backend)
-    dumped = state.model_dump_json(include=set(LISTS))
-    entries = len(dumped.encode())
+    stored = await size()
+    entries = len(state.model_dump_json(include=set(LISTS)).encode())
     first, last = statistics.median(times[:20]) * 1e3, statistics.median(times[-20:]) * 1e3
     print(
         f"{url.split(':')[0]:12} entries {entries / 1e6:6.2f} MB  stored {stored / 1e6:6.2f} MB"
@@ -63,7 +65,7 @@ async def measure(url: str, size: object) -> None:
     )
 
 
-async def postgresql_size(backend: object, url: str) -> int:
+async def postgresql_size(url: str) -> int:
     import asyncpg
 
     connection = await asyncpg.connect(url)
@@ -75,27 +77,26 @@ async def postgresql_size(backend: object, url: str) -> int:
     return int(total)
 
 
+async def sqlite_size(path: Path) -> int:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return path.stat().st_size
+
+
+async def folder_size(path: Path) -> int:
+    return sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
+
+
 def main() -> None:
-    if sys.argv[1:]:
-        for url in sys.argv[1:]:
-
-            async def size(backend: object, url: str = url) -> int:
-                return await postgresql_size(backend, url)
-
-            asyncio.run(measure(url, size))
-        return
-    with tempfile.TemporaryDirectory() as name:
-        database, files = Path(name) / "db.sqlite", Path(name) / "files"
-
-        def sqlite_size(_: object) -> int:
-            connection = sqlite3.connect(database, isolation_level=None)
-            connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            connection.close()
-            return database.stat().st_size
-
-        asyncio.run(measure(f"sqlite:///{database}", sqlite_size))
-        asyncio.run(measure(f"file://{files}", lambda _: sum(p.stat().st_size for p in files.rglob("*") if p.is_file())))
+    for url in sys.argv[1:]:
+        asyncio.run(measure(url, partial(postgresql_size, url)))
+    if not sys.argv[1:]:
+        with tempfile.TemporaryDirectory() as name:
+            database, files = Path(name) / "db.sqlite", Path(name) / "files"
+            asyncio.run(measure(f"sqlite:///{database}", partial(sqlite_size, database)))
+            asyncio.run(measure(f"file://{files}", partial(folder_size, files)))
 
 
 if __name__ == "__main__":

@@ -64,7 +64,8 @@ async def documents(url: str) -> None:
         title("4. Threads: pages and patterns, last written first")
         for user in ("alice", "bob", "carol"):
             for session in (1, 2):
-                await backend.save(f"user_{user}_{session}", {"user": user}, metadata={"user": user, "paid": session == 2})
+                metadata = {"user": user, "paid": session == 2}
+                await backend.save(f"user_{user}_{session}", {"user": user}, metadata=metadata)
         print("page 1       ", await backend.list_threads(limit=3))
         print("page 2       ", await backend.list_threads(limit=3, offset=3))
         print("alice's      ", await backend.list_threads(pattern="user_alice_*"))
@@ -119,10 +120,11 @@ async def cost(url: str, folder: Path) -> None:
         database = folder / "tour.db"
         if database.exists():
             await backend.vacuum(reclaim=True)
-            size = sum(p.stat().st_size for p in folder.glob("tour.db*"))
+            size = sum(p.stat().st_size for p in folder.glob("tour.db*"))  # noqa: ASYNC240
             print(f"the whole database file             {size / 1000:10,.0f} KB")
         middle = (await backend.list_checkpoints("long", limit=None))[100]
-        print("and any step is there:             ", len((await backend.load("long", middle) or {})["messages"]), "messages")
+        old = await backend.load("long", middle) or {}
+        print("and any step is there, this one with", len(old["messages"]), "messages")
         for thread_id in await backend.list_threads(limit=None):
             await backend.delete(thread_id)
 

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from exactness import assert_exact, differs, run
+from exactness import assert_exact, run
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from locus_store.backends.memory import MemoryDriver
 from locus_store.core import frames
@@ -129,19 +129,51 @@ KINDS = ["message", "nested", "text", "short", "number", "float", "bytes", "with
 kinds = st.sampled_from(KINDS)
 
 
-def twin(value: Any) -> Any:
+def twin(value: Any, which: int) -> Any:
     """Something else that is equal, if there is; or the same content in other objects."""
-    if value is True:
-        return 1
+    if which % 3 == 0:
+        if type(value) is dict:
+            return dict(reversed(value.items()))
+        return tuple(value) if type(value) is list else copy.deepcopy(value)
+    if value is True or value == 0:
+        return [1, 1.0, 0, -0.0, 0.0, False][which % 6]
     if type(value) is int:
         return float(value)
     if type(value) is float and value.is_integer():
         return int(value)
-    if type(value) is dict:
-        return dict(reversed([(k, twin(v)) for k, v in value.items()]))
-    if type(value) is list:
-        return [twin(v) for v in value]
+    if type(value) is bytes:
+        return value.decode("latin-1")
+    if type(value) is str:
+        return value.encode("utf-8", "surrogatepass")
+    if type(value) is dict and value:
+        key = list(value)[which % len(value)]
+        return {**value, key: twin(value[key], which // 2)}
+    if type(value) in (list, tuple) and value:
+        return type(value)([twin(value[0], which // 2), *value[1:]])
     return copy.deepcopy(value)
+
+
+processes = st.integers(0, 3)
+paths = st.sampled_from([*PATHS, ("messages",), ("messages",)])
+numbers = st.integers(0, 40)
+edits = st.one_of(
+    st.tuples(st.just("append"), paths, kinds, st.integers(1, 4)),
+    st.tuples(st.just("append"), paths, kinds, st.integers(1, 4)),
+    st.tuples(st.just("append what was there before"), paths, kinds, st.integers(0, 5)),
+    st.tuples(st.just("insert"), paths, kinds, numbers),
+    st.tuples(st.just("replace"), paths, kinds, numbers),
+    st.tuples(st.just("twin"), paths, numbers, numbers),
+    st.tuples(st.just("change in place"), paths, st.sampled_from(["content", "text", "meta", "calls"]), numbers),
+    st.tuples(st.just("cut"), paths, numbers, st.integers(1, 30)),
+    st.tuples(st.just("keep the last"), paths, st.integers(1, 6), numbers),
+    st.tuples(st.just("summarise"), paths, st.integers(0, 4), numbers),
+    st.tuples(st.just("rearrange"), paths, st.sampled_from(["reverse", "sort", "double", "rotate"]), numbers),
+    st.tuples(st.just("turn into"), paths, st.sampled_from([list, tuple]), numbers),
+    st.tuples(st.just("something else"), paths, st.sampled_from([None, "text", {}, 3]), numbers),
+    st.tuples(st.just("rest"), paths, st.sampled_from([0, 10, 5000]), st.integers(0, 2)),
+    st.tuples(st.just("make anew"), paths, numbers, numbers),
+)
+"""One change of a document: what, in which list, and two things more."""
 
 
 class Log(RuleBasedStateMachine):
@@ -153,16 +185,14 @@ class Log(RuleBasedStateMachine):
     driver_class = MemoryDriver
     options: dict[str, Any] = {}  # noqa: RUF012
 
-    checkpoints = Bundle("checkpoints")
-
-    @initialize()
-    def start(self) -> None:
+    def __init__(self) -> None:
+        super().__init__()
         self.driver = self.driver_class()
         self.processes = [
             Backend(self.driver, **self.options),
             Backend(self.driver, **self.options),
             Backend(self.driver, hint_bytes=0, **self.options),
-            Backend(self.driver, hint_bytes=3000, **self.options),
+            Backend(self.driver, hint_bytes=6000, **self.options),
         ]
         self.expected: dict[str, dict[Any, Any]] = {}
         self.working: list[dict[Any, Any]] = [{} for _ in self.processes]
@@ -171,8 +201,15 @@ class Log(RuleBasedStateMachine):
 
     # --- changing the documents that processes hold, in place
 
-    def _list(self, process: int, path: tuple[str, ...]) -> tuple[dict[Any, Any], str, list[Any]]:
-        holder = self.working[process]
+    def edit(self, process: int, what: str, path: tuple[str, ...], one: Any, other: int) -> None:
+        document = self.working[process]
+        if what == "rest":
+            document["rest"] = {"text": "x" * one, "n": other, "at": datetime(2026, 1, 1 + other, tzinfo=UTC)}
+            return
+        if what == "make anew":
+            self.working[process] = copy.deepcopy(document)
+            return
+        holder = document
         for key in path[:-1]:
             if type(holder.get(key)) is not dict:
                 holder[key] = {}
@@ -180,98 +217,50 @@ class Log(RuleBasedStateMachine):
         found = holder.get(path[-1])
         if type(found) is not list:
             found = holder[path[-1]] = list(found) if type(found) is tuple else []
-        return holder, path[-1], found
-
-    processes_ = st.integers(0, 3)
-    paths = st.sampled_from(PATHS)
-
-    @rule(process=processes_, path=paths, kind=kinds, count=st.integers(1, 4))
-    def append(self, process: int, path: tuple[str, ...], kind: str, count: int) -> None:
-        _, _, found = self._list(process, path)
-        for _ in range(count):
-            self.number += 1
-            found.append(element(kind, self.number))
-
-    @rule(process=processes_, path=paths, kind=kinds, n=st.integers(0, 5), count=st.integers(1, 3))
-    def append_what_was_there_before(self, process: int, path: tuple[str, ...], kind: str, n: int, count: int) -> None:
-        _, _, found = self._list(process, path)
-        found += [element(kind, n)] * count
-
-    @rule(process=processes_, path=paths, at=st.integers(0, 40), kind=kinds)
-    def replace_one(self, process: int, path: tuple[str, ...], at: int, kind: str) -> None:
-        _, _, found = self._list(process, path)
-        if found:
-            self.number += 1
-            found[at % len(found)] = element(kind, self.number)
-
-    @rule(process=processes_, path=paths, at=st.integers(0, 40))
-    def replace_one_by_its_twin(self, process: int, path: tuple[str, ...], at: int) -> None:
-        _, _, found = self._list(process, path)
-        if found:
-            found[at % len(found)] = twin(found[at % len(found)])
-
-    @rule(process=processes_, path=paths, at=st.integers(0, 40), key=st.sampled_from(["content", "text", "meta", "calls"]))
-    def change_one_in_place(self, process: int, path: tuple[str, ...], at: int, key: str) -> None:
-        _, _, found = self._list(process, path)
-        if found and type(found[at % len(found)]) is dict:
-            self.number += 1
-            one = found[at % len(found)]
-            if type(one.get(key)) is list:
-                one[key].append(self.number)
-            else:
-                one[key] = {"n": self.number}
-
-    @rule(process=processes_, path=paths, start=st.integers(0, 30), length=st.integers(1, 30))
-    def cut_out(self, process: int, path: tuple[str, ...], start: int, length: int) -> None:
-        _, _, found = self._list(process, path)
-        del found[start : start + length]
-
-    @rule(process=processes_, path=paths, keep=st.integers(0, 5))
-    def keep_the_last(self, process: int, path: tuple[str, ...], keep: int) -> None:
-        _, _, found = self._list(process, path)
-        del found[: max(0, len(found) - keep)]
-
-    @rule(process=processes_, path=paths, keep=st.integers(0, 4))
-    def summarise(self, process: int, path: tuple[str, ...], keep: int) -> None:
-        _, _, found = self._list(process, path)
+        at = other % len(found) if found else 0
         self.number += 1
-        found[: max(0, len(found) - keep)] = [{"role": "system", "content": f"summary {self.number} " * 20}]
+        match what:
+            case "append":
+                found += [element(one, self.number + i * 1000) for i in range(other)]
+            case "append what was there before":
+                found += [element(one, other)] * (1 + other % 3)
+            case "insert":
+                found.insert(at, element(one, self.number))
+            case "replace" if found:
+                found[at] = element(one, self.number)
+            case "twin" if found:
+                found[at] = twin(found[at], one)
+            case "change in place" if found and type(found[at]) is dict:
+                if type(found[at].get(one)) is list:
+                    found[at][one].append(self.number)
+                elif type(found[at].get(one)) is dict:
+                    found[at][one]["n"] = self.number
+                else:
+                    found[at][one] = {"n": self.number}
+            case "cut":
+                del found[one : one + other]
+            case "keep the last":
+                del found[: max(0, len(found) - one)]
+            case "summarise":
+                summary = {"role": "system", "content": f"summary {self.number} " * 20}
+                found[: max(0, len(found) - one)] = [summary]
+            case "rearrange":
+                self.rearrange(found, one)
+            case "turn into":
+                holder[path[-1]] = one(found)
+            case "something else":
+                holder[path[-1]] = copy.copy(one)
 
-    @rule(process=processes_, path=paths, turn=st.sampled_from(["reverse", "sort", "double", "rotate"]))
-    def rearrange(self, process: int, path: tuple[str, ...], turn: str) -> None:
-        _, _, found = self._list(process, path)
-        if turn == "reverse":
+    @staticmethod
+    def rearrange(found: list[Any], how: str) -> None:
+        if how == "reverse":
             found.reverse()
-        elif turn == "sort":
+        elif how == "sort":
             found.sort(key=repr)
-        elif turn == "rotate":
+        elif how == "rotate":
             found[:] = found[1:] + found[:1]
         elif len(found) < 30:
             found += found
-
-    @rule(process=processes_, path=paths, kind=st.sampled_from([list, tuple]))
-    def turn_into(self, process: int, path: tuple[str, ...], kind: type) -> None:
-        holder, key, found = self._list(process, path)
-        holder[key] = kind(found)
-
-    @rule(process=processes_, path=paths, to=st.sampled_from([None, "text", {}, 3]))
-    def replace_a_list(self, process: int, path: tuple[str, ...], to: Any) -> None:
-        holder, key, _ = self._list(process, path)
-        holder[key] = copy.copy(to)
-
-    @rule(process=processes_, size=st.sampled_from([0, 10, 5000]), n=st.integers(0, 2))
-    def change_the_rest(self, process: int, size: int, n: int) -> None:
-        self.working[process]["rest"] = {"text": "x" * size, "n": n, "at": datetime(2026, 1, 1 + n, tzinfo=UTC)}
-
-    @rule(process=processes_)
-    def make_anew(self, process: int) -> None:
-        """The same document in other objects."""
-        self.working[process] = copy.deepcopy(self.working[process])
-
-    @rule(one=processes_, other=processes_)
-    def hand_over(self, one: int, other: int) -> None:
-        """Two processes share the very objects."""
-        self.working[other] = self.working[one]
 
     # --- saving and loading
 
@@ -285,13 +274,33 @@ class Log(RuleBasedStateMachine):
         self.expected[saved] = wanted
         return saved
 
-    @rule(target=checkpoints, process=processes_)
-    def save(self, process: int) -> str:
-        return self._save(process)
+    @rule(process=processes, changes=st.lists(edits, min_size=1, max_size=4))
+    def save(self, process: int, changes: list[tuple[Any, ...]]) -> None:
+        for change in changes:
+            self.edit(process, *change)
+        self._save(process)
 
-    @rule(process=processes_, checkpoint_id=checkpoints, how=st.sampled_from(["newest", "in_place"]))
-    def save_again(self, process: int, checkpoint_id: str, how: str) -> None:
-        self._save(process, checkpoint_id, if_exists=how)
+    @rule(changes=st.lists(st.tuples(processes, edits), min_size=5, max_size=15))
+    def save_many(self, changes: list[tuple[int, tuple[Any, ...]]]) -> None:
+        for process, change in changes:
+            self.edit(process, *change)
+            self._save(process)
+
+    @rule(process=processes, change=edits, which=numbers, how=st.sampled_from(["newest", "in_place"]))
+    def save_again(self, process: int, change: tuple[Any, ...], which: int, how: str) -> None:
+        self.edit(process, *change)
+        if self.expected:
+            self._save(process, self.pick(which), if_exists=how)
+
+    @rule(one=processes, other=processes)
+    def hand_over(self, one: int, other: int) -> None:
+        """Two processes share the very objects."""
+        self.working[other] = self.working[one]
+
+    def pick(self, which: int) -> str:
+        """The id of a checkpoint that is there; small numbers are new ones."""
+        known = list(reversed(self.expected))
+        return known[which % len(known)]
 
     def _load(self, process: int, checkpoint_id: str | None) -> dict[Any, Any] | None:
         found = run(self.processes[process].load(THREAD, checkpoint_id))
@@ -302,55 +311,58 @@ class Log(RuleBasedStateMachine):
             assert_exact(found, wanted)
         return found
 
-    @rule(process=processes_)
+    @rule(process=processes)
     def load_the_newest(self, process: int) -> None:
         found = self._load(process, None)
         if found is not None:
             self.working[process] = found
 
-    @rule(process=processes_, checkpoint_id=checkpoints)
-    def go_back(self, process: int, checkpoint_id: str) -> None:
-        found = self._load(process, checkpoint_id)
-        if found is not None:
-            self.working[process] = found
+    @rule(process=processes, which=numbers)
+    def go_back(self, process: int, which: int) -> None:
+        if self.expected:
+            self.working[process] = self._load(process, self.pick(which)) or {}
 
-    @rule(process=processes_, checkpoint_id=checkpoints)
-    def look_at(self, process: int, checkpoint_id: str) -> None:
-        found = self._load(process, checkpoint_id)
+    @rule(process=processes, which=numbers)
+    def look_at(self, process: int, which: int) -> None:
+        found = self._load(process, self.pick(which) if self.expected else "nothing")
         for holder, key in list(lists_of(found or {})):  # whatever the caller does with it
             if type(holder[key]) is list:
                 holder[key].append("changed by the caller")
 
     # --- removing
 
-    @rule(process=processes_, checkpoint_id=consumes(checkpoints))
-    def delete_one(self, process: int, checkpoint_id: str) -> None:
-        there = self.expected.pop(checkpoint_id, None) is not None
-        assert run(self.processes[process].delete(THREAD, checkpoint_id)) is there
+    @rule(process=processes, which=numbers)
+    def delete_one(self, process: int, which: int) -> None:
+        if self.expected:
+            checkpoint_id = self.pick(which)
+            del self.expected[checkpoint_id]
+            assert run(self.processes[process].delete(THREAD, checkpoint_id))
 
-    @rule(process=processes_, gone=st.lists(consumes(checkpoints), max_size=4))
-    def delete_several(self, process: int, gone: list[str]) -> None:
-        for checkpoint_id in gone:
-            self.expected.pop(checkpoint_id, None)
-        run(self.processes[process].delete(THREAD, gone))
+    @rule(process=processes, which=st.sets(numbers, max_size=6))
+    def delete_several(self, process: int, which: set[int]) -> None:
+        if self.expected:
+            gone = {self.pick(n) for n in which}
+            self.expected = {k: v for k, v in self.expected.items() if k not in gone}
+            run(self.processes[process].delete(THREAD, gone))
 
-    @rule(process=processes_)
-    def delete_all(self, process: int) -> None:
-        run(self.processes[process].delete(THREAD))
-        self.expected.clear()
+    @rule(process=processes, sure=st.sampled_from([True, False, False, False]))
+    def delete_all(self, process: int, sure: bool) -> None:
+        if sure:
+            run(self.processes[process].delete(THREAD))
+            self.expected.clear()
 
-    @rule(process=processes_, keep=st.integers(1, 3))
+    @rule(process=processes, keep=st.integers(1, 12))
     def vacuum(self, process: int, keep: int) -> None:
         run(self.processes[process].vacuum(0, keep))
         self.expected = dict(list(self.expected.items())[-keep:])
 
     # --- copies, and stores that are put back
 
-    @rule(process=processes_, checkpoint_id=checkpoints)
-    def copy_up_to(self, process: int, checkpoint_id: str) -> None:
-        if checkpoint_id not in self.expected:
+    @rule(process=processes, which=numbers)
+    def copy_up_to(self, process: int, which: int) -> None:
+        if not self.expected:
             return
-        store = self.processes[process]
+        checkpoint_id, store = self.pick(which), self.processes[process]
         assert run(store.copy_thread(THREAD, "copy", upto=checkpoint_id, overwrite=True))
         known = list(self.expected)
         for one in known[: known.index(checkpoint_id) + 1]:
@@ -358,9 +370,9 @@ class Log(RuleBasedStateMachine):
         assert run(store.list_checkpoints("copy", None)) == known[known.index(checkpoint_id) :: -1]
         self.nothing_is_left_over("copy")
 
-    @rule(process=processes_)
+    @rule(process=processes)
     def exchange_for_a_copy(self, process: int) -> None:
-        """The thread is deleted, and made again out of a copy."""
+        """The thread is replaced by a copy of itself, with other numbers to come."""
         store = self.processes[process]
         if run(store.copy_thread(THREAD, "other", overwrite=True)):
             assert run(store.copy_thread("other", THREAD, overwrite=True))
@@ -381,22 +393,16 @@ class Log(RuleBasedStateMachine):
 
     @invariant()
     def the_list_is_right(self) -> None:
-        if hasattr(self, "driver"):
-            assert run(self.processes[2].list_checkpoints(THREAD, None)) == list(reversed(self.expected))
+        assert run(self.processes[2].list_checkpoints(THREAD, None)) == list(reversed(self.expected))
 
     @invariant()
     def nothing_is_left_over(self, thread_id: str = THREAD) -> None:
-        thread = self.driver._tenants.get("default", {}).get(thread_id) if hasattr(self, "driver") else None
+        thread = self.driver._tenants.get("default", {}).get(thread_id)
         if thread is not None:
             stored = stored_entries(thread, ThreadName("default", thread_id))
             assert referred_to(thread, stored) == stored
 
     def teardown(self) -> None:
-        if not hasattr(self, "driver"):
-            return
         for process in (0, 2):
             for checkpoint_id in self.expected:
                 self._load(process, checkpoint_id)
-
-
-__all__ = ["JoiningDriver", "Log", "differs", "multiple", "referred_to", "stored_entries"]

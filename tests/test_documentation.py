@@ -15,7 +15,12 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
 
 def run(arguments: list[str], cwd: Path, **env: str) -> str:
     done = subprocess.run(
-        arguments, cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT), **env}, capture_output=True, text=True, timeout=120
+        arguments,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Warning" not in done.stderr, done.stderr

@@ -144,7 +144,11 @@ def test_everything_but_the_drivers_loads_no_client() -> None:
         f"from locus_store import {', '.join(LIGHT)}\nopen_backend('memory://'), open_checkpointer('memory://')"
     )
     assert not modules & (CLIENTS - {"orjson"})
-    assert not {name for name in modules if re.match(r"locus_store\.(sql\.(?!client_parameters)|migrations|memory|backends\.[^m])", name)}
+    assert not {
+        name
+        for name in modules
+        if re.match(r"locus_store\.(sql\.(?!client_parameters)|migrations|memory|backends\.[^m])", name)
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Generic, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -118,5 +117,3 @@ class Checkpointer(Store, Generic[State]):
         """Raise `UnsupportedOperationError` unless a capability is there (part of the SDK's interface)."""
         if not getattr(self.capabilities, name):
             raise UnsupportedOperationError(type(self).__name__, name)
-
-

@@ -32,6 +32,7 @@ class IncreasingClock:
         self._last = 0
 
     def __call__(self) -> int:
+        """A moment that no call before has returned."""
         self._last = max(self._clock(), self._last + 1)
         return self._last
 

@@ -95,12 +95,14 @@ def matches(query: Any, value: Any) -> bool:
     """Whether a value matches a query."""
     kind = type(query)
     if kind is dict:
-        return type(value) is dict and all(k in value and _same_key(k, value) and matches(q, value[k]) for k, q in query.items())
+        return type(value) is dict and all(_same_key(k, value) and matches(q, value[k]) for k, q in query.items())
     if kind is list or kind is tuple:
         return type(value) is kind and all(any(matches(q, v) for v in value) for q in query)
-    return encode(list(_typed(query))) == encode(list(_typed(value))) if type(value) not in (dict, list, tuple) else False
+    if type(value) in (dict, list, tuple):
+        return False
+    return encode(list(_typed(query))) == encode(list(_typed(value)))
 
 
 def _same_key(key: Any, value: dict[Any, Any]) -> bool:
     """Whether the dict has the key itself, not one that is only equal to it."""
-    return type(key) is str or any(k == key and type(k) is type(key) for k in value)
+    return key in value and (type(key) is str or any(k == key and type(k) is type(key) for k in value))

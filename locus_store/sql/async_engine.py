@@ -8,7 +8,6 @@ disposed of when the store is closed there or the loop shuts its asynchronous ge
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import cast
 from weakref import finalize
@@ -25,19 +24,26 @@ class AsyncEngines:
         wire: What must be known of the driver's own connections.
         make: Makes an engine, or None if there is one.
         given: The host's engine, which is used and otherwise left as it is.
+        keeps: Whether connections may stay out of the pools of engines made here between two uses.
     """
 
     def __init__(
-        self, wire: Wire, *, make: Callable[[], AsyncEngine] | None = None, given: AsyncEngine | None = None
+        self,
+        wire: Wire,
+        *,
+        make: Callable[[], AsyncEngine] | None = None,
+        given: AsyncEngine | None = None,
+        keeps: bool = False,
     ) -> None:
         if (make is None) == (given is None):
             raise ValueError("either an engine or a way to make one")
         self._wire = wire
         self._make = make
         self._given = given
+        self._keeps = keeps
         self._opened: dict[asyncio.AbstractEventLoop, LoopEngine] = {}
         # A store that is dropped, and was not closed, is closed in the loops that still run.
-        finalize(self, _let_go, self._opened).atexit = False
+        finalize(self, _let_go, self._opened)
 
     async def here(self) -> LoopEngine:
         """The engine of the running loop."""
@@ -54,7 +60,7 @@ class AsyncEngines:
             self._opened[loop] = opened
         else:
             made = cast(Callable[[], AsyncEngine], self._make)()
-            opened = LoopEngine(made, self._wire, owned=True)
+            opened = LoopEngine(made, self._wire, owned=True, keeps=self._keeps)
             self._opened[loop] = opened
             await opened.guard()
         return opened
@@ -68,8 +74,13 @@ class AsyncEngines:
 
 def _let_go(left: dict[asyncio.AbstractEventLoop, LoopEngine]) -> None:
     for loop, opened in left.items():
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_close_soon, loop, opened)
+        try:
+            if loop.is_running():
+                loop.call_soon_threadsafe(_close_soon, loop, opened)
+                continue
+        except RuntimeError:  # it was closed just now
+            pass
+        opened.abandon()
 
 
 _closing: set[asyncio.Task[None]] = set()

@@ -1,11 +1,14 @@
 """One engine in one event loop: connections taken from its pool and brought back, whatever happens meanwhile.
 
-Two kinds are handed out: SQLAlchemy's, and the driver's own, for statements that are sent past SQLAlchemy. Both come from
-the same pool. What can happen to them:
+Two kinds are handed out: SQLAlchemy's, and the driver's own, for statements that are sent past SQLAlchemy. Both come
+from the same pool. What can happen to them:
 
 - The server ends them. The first error tells; all connections that are as old are replaced before they are used again.
 - Their user is cancelled. What it had sent is ended on the server, too, before anybody gets the connection.
 - The engine is disposed of while they are out. They are closed when they come back.
+
+A pool's own work takes a good part of the time of one statement. So the driver's connections are kept out of the pool
+between two uses, as long as nobody waits for it.
 """
 
 from __future__ import annotations
@@ -55,13 +58,16 @@ class LoopEngine:
         closed: Whether the engine was disposed of; a connection still out then is closed when it comes back.
     """
 
-    def __init__(self, engine: AsyncEngine, wire: Wire, *, owned: bool) -> None:
+    def __init__(self, engine: AsyncEngine, wire: Wire, *, owned: bool, keeps: bool = False) -> None:
         self.engine = engine
         self.preparing = asyncio.Lock()
         self.prepared = False
         self.closed = False
         self._wire = wire
         self._owned = owned
+        self._keeps = keeps
+        self._kept: list[PoolProxiedConnection] = []
+        self._waiting = 0
         self._generation = 0
         self._connections: WeakSet[Any] = WeakSet()
         self._settling: set[asyncio.Task[None]] = set()
@@ -87,14 +93,19 @@ class LoopEngine:
 
         Drivers do not clean up in all the places where connecting can be cancelled, so it goes on by itself.
         """
+        if self._kept:
+            self._kept.pop().close()
         if self._idle():
             return await opening
         task = asyncio.ensure_future(opening)
+        self._waiting += 1
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             self._later(self._undo(task, undo))
             raise
+        finally:
+            self._waiting -= 1
 
     def _idle(self) -> bool:
         count = getattr(self.engine.sync_engine.pool, "checkedin", None)
@@ -118,6 +129,11 @@ class LoopEngine:
 
     async def take(self) -> PoolProxiedConnection:
         """A connection of the pool; `give_back` or `settle` must follow."""
+        while self._kept:
+            raw = self._kept.pop()
+            if raw.info[_BORN] == self._generation and not self._wire.is_closed(raw.driver_connection):
+                return raw
+            await self._discard(raw)
         while True:
             raw = await self._open(self.engine.raw_connection(), self.give_back)
             if not self._wire.is_closed(raw.driver_connection):
@@ -133,6 +149,8 @@ class LoopEngine:
             await self._discard(raw)
         elif self.closed or self._wire.is_closed(raw.driver_connection):
             await self._discard(raw)
+        elif self._keeps and not self._waiting:
+            self._kept.append(raw)
         elif self._owned:
             raw.close()
         else:
@@ -205,6 +223,7 @@ class LoopEngine:
             async with asyncio.timeout(_PATIENCE):
                 if self._settling:
                     await asyncio.wait(self._settling)
+                self._let_go()
                 await self.engine.dispose()
         except BaseException as error:
             self.abandon()
@@ -218,6 +237,11 @@ class LoopEngine:
             # A transport cannot be closed in order once its loop is.
             with contextlib.suppress(RuntimeError):
                 self._wire.terminate(connection)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        while self._kept:
+            self._kept.pop().close()
 
 
 class Lease:

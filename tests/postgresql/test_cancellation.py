@@ -59,7 +59,7 @@ async def test_two_hundred_times(open_driver: Open, session: Any, kind: str) -> 
         cancelled += await cancel_after(
             call(), random.choice([0, 0, random.uniform(0, 0.003), random.uniform(0, 0.01)])
         )
-    assert cancelled > 5
+    assert cancelled
     last = fresh("last")
     await asyncio.wait_for(save(driver, last), 10)
     assert await lines(driver) == ["last"]
@@ -70,7 +70,7 @@ async def test_two_hundred_times(open_driver: Open, session: Any, kind: str) -> 
     for _, checkpoint_id, _ in found:
         assert await lines(driver, checkpoint_id) in (["x" * 100_000], ["y"], ["z"], ["last"])
     (opened,) = driver._engines._opened.values()
-    assert opened.engine.sync_engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+    assert opened.engine.sync_engine.pool.checkedout() == len(opened._kept)  # type: ignore[attr-defined]
 
 
 async def test_while_it_waits_for_a_lock(open_driver: Open, session: Any) -> None:

@@ -16,7 +16,6 @@ from locus_store.backends.postgresql.options import address, place
 from locus_store.core.driver import Key, Plan, PutResult, Saved, Stored
 from locus_store.core.errors import BackendError, MissingDependencyError
 from locus_store.core.frames import Codec
-from locus_store.core.ids import new_epoch
 from locus_store.sql import reading
 from locus_store.sql.async_driver import AsyncSQLDriver, OutcomeUnknownError, Progress
 from locus_store.sql.async_engine import AsyncEngines
@@ -108,7 +107,9 @@ class PostgreSQLDriver(AsyncSQLDriver):
                 return create_async_engine(where, **options)
 
             self._place = place(where)
-            engines = AsyncEngines(wire, make=make)
+            # What a pool is told to do with idle connections it can do only while it has them.
+            keeps = not options.keys() & {"pool_pre_ping", "pool_recycle", "poolclass"}
+            engines = AsyncEngines(wire, make=make, keeps=keeps)
         else:
             raise ValueError("where the database is: pass a url, or an engine of yours")
         fill = 0 if engine is not None else min(min_pool_size, max_pool_size)
@@ -144,7 +145,7 @@ class PostgreSQLDriver(AsyncSQLDriver):
 
     async def _save_at_once(self, key: Key, plan: Plan, opened: LoopEngine, progress: Progress) -> Any:
         """One statement in autocommit; None if it wrote nothing and a transaction must find out why."""
-        statement, arguments = save(self._schema, self._milliseconds, key, plan, new_epoch())
+        statement, arguments = save(self._schema, self._milliseconds, key, plan)
         async with opened.lease() as connection:
             progress.connected = progress.committing = True
             try:

@@ -21,6 +21,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from locus_store.core.driver import Key, Plan
+from locus_store.core.ids import new_epoch
 from locus_store.sql.dialects.postgresql import quoted
 from locus_store.sql.statements import BLOCKS, CHECKPOINTS, TERMS, THREADS
 
@@ -58,7 +59,7 @@ def fits(plan: Plan) -> bool:
     )
 
 
-def save(schema: str | None, lock_timeout: int, key: Key, plan: Plan, new_epoch: int) -> tuple[str, list[Any]]:
+def save(schema: str | None, lock_timeout: int, key: Key, plan: Plan) -> tuple[str, list[Any]]:
     """The statement and its parameters; it returns version, epoch and number of the own block."""
     shape = Shape(
         schema,
@@ -81,7 +82,7 @@ def save(schema: str | None, lock_timeout: int, key: Key, plan: Plan, new_epoch:
         plan.size,
         plan.now,
         plan.expires_at,
-        new_epoch if plan.base is None else plan.base.epoch,
+        new_epoch() if plan.base is None else plan.base.epoch,
     ]
     if plan.base is not None:
         arguments += [plan.base.version, plan.base.stamp]
