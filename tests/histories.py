@@ -100,3 +100,6 @@ HISTORIES = {
         types_change,
     )
 }
+
+MIXED = ["sliding", "summarised", "cut and regrown", "many lists"]
+"""A few of them that have a bit of everything, for what is not about the entry log itself."""

@@ -187,7 +187,8 @@ class Log(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.driver = self.driver_class()
+        self.codec = self.options.get("codec")
+        self.driver = self.driver_class(codec=self.codec)
         self.processes = [
             Backend(self.driver, **self.options),
             Backend(self.driver, **self.options),
@@ -272,6 +273,10 @@ class Log(RuleBasedStateMachine):
         if options.get("if_exists") != "in_place":
             self.expected.pop(saved, None)
         self.expected[saved] = wanted
+        keep = self.options.get("keep_checkpoints")
+        if keep is not None:
+            newest = list(self.expected)[-keep:]
+            self.expected = {k: v for k, v in self.expected.items() if k in newest or k == saved}
         return saved
 
     @rule(process=processes, changes=st.lists(edits, min_size=1, max_size=4))
@@ -399,7 +404,7 @@ class Log(RuleBasedStateMachine):
     def nothing_is_left_over(self, thread_id: str = THREAD) -> None:
         thread = self.driver._tenants.get("default", {}).get(thread_id)
         if thread is not None:
-            stored = stored_entries(thread, ThreadName("default", thread_id))
+            stored = stored_entries(thread, ThreadName("default", thread_id), self.codec)
             assert referred_to(thread, stored) == stored
 
     def teardown(self) -> None:

@@ -27,8 +27,6 @@ MAX_LISTS = 64
 """How many lists of a document are taken out at the most, the largest first."""
 MIN_REST = 4096
 """Bytes above which the rest is itself an entry."""
-ANOTHER_TRY = 4096
-"""A save that would store more bytes than this is also planned on the other checkpoint that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +77,8 @@ def plan(document: dict[Any, Any], hints: Sequence[Known], codec: Codec | None, 
     for draft in drafts:
         draft.learn()
     planned = _Plan(drafts, inline, codec, thread).on(known)
-    for other in hints[1:]:
-        if planned.block is not None and len(planned.block) > ANOTHER_TRY:
+    for other in hints[1:]:  # whoever looks at an old checkpoint may go on from there, or from where it was before
+        if planned.block is not None:
             second = planned.again(other)
             if second.block is None or len(second.block) < len(planned.block):
                 planned = second
@@ -146,7 +144,7 @@ class _Plan:
         """Plan on the checkpoint that the drafts were matched with."""
         drafts = self.drafts
         known = place(drafts, known)
-        blocks = known.blocks if known is not None else Blocks({}, 0)
+        blocks = known.blocks if known is not None else Blocks({}, {}, 0)
         ranges = {d.number: ranges_of(d, blocks) for d in drafts}
         references = References({n: r for n, r in ranges.items() if r})
         span = references.span()
@@ -168,7 +166,7 @@ class _Plan:
             if span is None or len(blocks) > 4 * (span[1] - span[0]) + 256:
                 after = blocks.above(span[0] if span is not None else own)
             if own:
-                after = after.grown(own, dict(counts))
+                after = after.grown(own, dict(counts), len(block or b""))
             lists = {
                 path: KnownList(number, entries, settled(ranges[number], number, own, after))
                 for path, number, entries in learned

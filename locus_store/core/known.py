@@ -27,18 +27,24 @@ class Blocks:
 
     Args:
         counts: For each block the entries of each list; no row for a list that has none. It may be shared with others,
-            which know further blocks.
+            which know further blocks; ``sizes`` likewise.
+        sizes: Bytes of those blocks that hold anything.
         top: The highest block that belongs to this knowledge.
     """
 
-    __slots__ = ("_counts", "top")
+    __slots__ = ("_counts", "_sizes", "top")
 
-    def __init__(self, counts: dict[int, dict[int, int]], top: int) -> None:
+    def __init__(self, counts: dict[int, dict[int, int]], sizes: dict[int, int], top: int) -> None:
         self._counts = counts
+        self._sizes = sizes
         self.top = top
 
     def __len__(self) -> int:
         return len(self._counts)
+
+    def size(self, block: int) -> int:
+        """Bytes of a block, 0 if it is not known or not there."""
+        return self._sizes.get(block, 0) if block <= self.top else 0
 
     def count(self, block: int, number: int) -> int:
         """How many entries of a list a known block has."""
@@ -57,19 +63,28 @@ class Blocks:
             number, before.last + 1, after.first - 1
         )
 
-    def grown(self, block: int, counts: Mapping[int, int]) -> Blocks:
+    def grown(self, block: int, counts: Mapping[int, int], size: int) -> Blocks:
         """With one more block."""
         with _growing:
-            there = self._counts
-            if block != self.top + 1 or block in there:
+            made = Blocks(self._counts, self._sizes, block)
+            if block != self.top + 1 or block in self._counts:
                 # Others saved in between; or the store went back to an earlier state and gave a number out twice.
-                there = {n: c for n, c in there.items() if n <= self.top}
-            there[block] = dict(counts)
-            return Blocks(there, block)
+                made = self._copy(0, block)
+            made._counts[block] = dict(counts)
+            made._sizes[block] = size
+            return made
 
     def above(self, lowest: int) -> Blocks:
-        """Without what lies below a block."""
-        return Blocks({n: c for n, c in self._counts.copy().items() if lowest <= n <= self.top}, self.top)
+        """A copy without what lies below a block."""
+        with _growing:
+            return self._copy(lowest, self.top)
+
+    def _copy(self, lowest: int, top: int) -> Blocks:
+        return Blocks(
+            {n: c for n, c in self._counts.items() if lowest <= n <= self.top},
+            {n: s for n, s in self._sizes.items() if lowest <= n <= self.top},
+            top,
+        )
 
 
 class Remembered:
@@ -196,7 +211,7 @@ def from_loaded(loaded: Loaded, *, contents: bool = True) -> Known:
         contents: Whether elements are to be compared with it by their content, not by their digests alone.
     """
     counts = loaded.counts()
-    blocks = Blocks(counts, max(counts, default=0))
+    blocks = Blocks(counts, loaded.sizes(), max(counts, default=0))
     numbers = {h.path: h.number for h in loaded.heads}
     if loaded.rest is None:
         numbers[()] = REST

@@ -137,6 +137,10 @@ class Loaded:
         known.update({n: dict(counts) for n, (counts, _, _) in self._frames.items()})
         return known
 
+    def sizes(self) -> dict[int, int]:
+        """The bytes of each block that is there."""
+        return {n: len(body) for n, (_, _, body) in self._frames.items()}
+
     def weight(self) -> int:
         """Bytes that this object keeps alive, roughly."""
         return sum([len(body) + 300 for _, _, body in self._frames.values()]) + 500 * len(self.heads)

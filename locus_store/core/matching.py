@@ -8,7 +8,7 @@ from typing import Any
 from locus_store.core.codec import encode_entry
 from locus_store.core.errors import RetryableError
 from locus_store.core.frames import Entry
-from locus_store.core.known import Known, KnownList, Remembered
+from locus_store.core.known import Blocks, Known, KnownList, Remembered
 from locus_store.core.lists import Found
 from locus_store.core.unchanged import digest_of
 
@@ -99,6 +99,24 @@ class Draft:
         """Treat the common beginning like any other known entries."""
         self.tail[:0] = range(self.kept)
         self.kept = 0
+
+    def size_below(self, block: int, blocks: Blocks) -> int:
+        """Bytes of the known entries that lie in older blocks than the given one."""
+        if self.base is None:
+            return 0
+        places, sizes = self.base.places(blocks), self.base.entries.sizes
+        old = sum([size for (where, _), size in zip(places[: self.kept], sizes, strict=False) if where < block])
+        return old + sum([sizes[t] for t in self.tail if not isinstance(t, Entry) and places[t][0] < block])
+
+    def store_again_below(self, block: int, blocks: Blocks) -> None:
+        """Store those entries again."""
+        if self.base is None or not self.count:
+            return
+        places = self.base.places(blocks)
+        self.fold()
+        for i, t in enumerate(self.tail):
+            if not isinstance(t, Entry) and places[t][0] < block:
+                self.store_again(i, i + 1)
 
     def learn(self) -> Remembered:
         """Work out what is to be remembered of the elements; the caller may change them afterwards."""

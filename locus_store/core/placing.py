@@ -16,6 +16,8 @@ MAX_RANGES = 64
 """How many ranges a list may have; beyond it a part of the list is stored again, such that half of them are left."""
 SPAN_SLACK = 64
 """A checkpoint's blocks may span twice the number it uses, plus this."""
+BLOCK_COST = 300
+"""What it costs to read a block, in bytes, beside those that it holds."""
 
 
 def place(drafts: Sequence[Draft], known: Known | None) -> Known | None:
@@ -129,45 +131,43 @@ def _limit_ranges(draft: Draft, blocks: Blocks) -> None:
 
 
 def _limit_span(drafts: Sequence[Draft], known: Known) -> Known:
-    """Store the entries of far older blocks again where a load would have to read too much between."""
-    ranges = [ranges_of(d, known.blocks) for d in drafts]
-    low, high = _span(ranges)
+    """Store the entries of far older blocks again where a load would have to read too much between.
+
+    That is done when what is read in vain costs more than to store them again: then what is stored grows at most twice
+    as fast as what is new, and a load reads at most about three times what it uses.
+    """
+    blocks = known.blocks
+    low, high = _span(drafts, blocks)
     span = high - low + 1
     if span <= max(SPAN_SLACK, known.checked_span + SPAN_SLACK // 2):
         return known
-    used = sorted(_used_blocks(drafts, ranges, known.blocks))
+    used = sorted(_used_blocks(drafts, blocks))
     if span > 2 * len(used) + SPAN_SLACK:
         # The longest part, counted from the newest block, that is used well enough.
         at = next(i for i, block in enumerate(used) if used[-1] - block + 1 <= 2 * (len(used) - i) + SPAN_SLACK)
-        for draft in drafts:
-            _store_again_below(draft, used[at], known.blocks)
-        low, high = _span([ranges_of(d, known.blocks) for d in drafts])
-        span = high - low + 1
+        needed = set(used)
+        vain = sum([blocks.size(n) + BLOCK_COST for n in range(low, high) if n not in needed])
+        if sum([d.size_below(used[at], blocks) for d in drafts]) <= vain:
+            for draft in drafts:
+                draft.store_again_below(used[at], blocks)
+            low, high = _span(drafts, blocks)
+            span = high - low + 1
     return replace(known, checked_span=span)
 
 
-def _store_again_below(draft: Draft, block: int, blocks: Blocks) -> None:
-    """Store again what lies in older blocks."""
-    if draft.base is None or not draft.count:
-        return
-    places = draft.base.places(blocks)
-    draft.fold()
-    for i, t in enumerate(draft.tail):
-        if not isinstance(t, Entry) and places[t][0] < block:
-            draft.store_again(i, i + 1)
+def _span(drafts: Sequence[Draft], blocks: Blocks) -> tuple[int, int]:
+    """The lowest and the highest block that the checkpoint will refer to; its own is the next one, or a later one."""
+    low, high = References({d.number: ranges_of(d, blocks) for d in drafts}).span() or (blocks.top + 1, 0)
+    return low, blocks.top + 1 if any([d.new() for d in drafts]) else high
 
 
-def _span(ranges: Sequence[Sequence[Range]]) -> tuple[int, int]:
-    return References(dict(enumerate(ranges))).span() or (0, -1)
-
-
-def _used_blocks(drafts: Sequence[Draft], ranges: Sequence[Sequence[Range]], blocks: Blocks) -> set[int]:
-    return {
+def _used_blocks(drafts: Sequence[Draft], blocks: Blocks) -> set[int]:
+    used = {
         block
-        for d, listed in zip(drafts, ranges, strict=True)
-        for r in listed
+        for d in drafts
+        for r in ranges_of(d, blocks)
         if r.first != OWN
         for block in range(r.first, r.last + 1)
         if blocks.count(block, d.number)
     }
-
+    return used | {blocks.top + 1} if any([d.new() for d in drafts]) else used

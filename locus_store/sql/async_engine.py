@@ -53,20 +53,18 @@ class AsyncEngines:
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> LoopEngine:
         for other in list(self._opened):
-            if other.is_closed() and (left := self._opened.pop(other, None)) is not None and self._given is None:
+            if other.is_closed() and (left := self._opened.pop(other, None)) is not None:
                 left.abandon()
-        if self._given is not None:
-            opened = LoopEngine(self._given, self._wire, owned=False)
-            self._opened[loop] = opened
+        if self._make is None:
+            opened = LoopEngine(cast(AsyncEngine, self._given), self._wire, owned=False)
         else:
-            made = cast(Callable[[], AsyncEngine], self._make)()
-            opened = LoopEngine(made, self._wire, owned=True, keeps=self._keeps)
-            self._opened[loop] = opened
-            await opened.guard()
+            opened = LoopEngine(self._make(), self._wire, owned=True, keeps=self._keeps)
+        self._opened[loop] = opened
+        await opened.guard()
         return opened
 
     async def aclose(self) -> None:
-        """Dispose of the running loop's engine; the next use makes another."""
+        """Dispose of the running loop's engine, unless it is the host's; the next use makes another."""
         opened = self._opened.pop(asyncio.get_running_loop(), None)
         if opened is not None:
             await opened.aclose()

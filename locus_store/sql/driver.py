@@ -69,13 +69,18 @@ class SQLDriver(Driver):
         if plan.block is not None:
             self._check_size(plan.block)
         result = await self._write(self.dialect.put, key, plan, self.codec)
-        if self.seals and isinstance(result, Saved) and result.block and result.version % sealing.EVERY == 0:
+        if isinstance(result, Saved):
+            await self._seal_after(key, result)
+        return result
+
+    async def _seal_after(self, key: Key, saved: Saved) -> None:
+        """Join the small blocks before a save, now and then."""
+        if self.seals and saved.block and saved.version % sealing.EVERY == 0:
             try:
                 await self._write(sealing.seal, self.dialect, key)
             except LocusStoreError:
                 # The save stands; the next one that seals may do better.
-                _log.info("the blocks before version %d were not joined", result.version, exc_info=True)
-        return result
+                _log.info("the blocks before version %d were not joined", saved.version, exc_info=True)
 
     def _check_size(self, piece: bytes) -> None:
         limit = self.dialect.max_piece

@@ -95,15 +95,16 @@ class LoopEngine:
         """
         if self._kept:
             self._kept.pop().close()
-        if self._idle():
-            return await opening
-        task = asyncio.ensure_future(opening)
         self._waiting += 1
         try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            self._later(self._undo(task, undo))
-            raise
+            if self._idle():
+                return await opening
+            task = asyncio.ensure_future(opening)
+            try:
+                return await asyncio.shield(task)
+            except asyncio.CancelledError:
+                self._later(self._undo(task, undo))
+                raise
         finally:
             self._waiting -= 1
 
@@ -207,24 +208,25 @@ class LoopEngine:
     # --------------------------------------------------------------------------------------------------------- closing
 
     async def guard(self) -> None:
-        """Have the engine disposed of when the loop shuts down its asynchronous generators."""
+        """Have `dispose` called when the loop shuts down its asynchronous generators."""
         self._guard = _close_at_the_end(self)
         await anext(self._guard)
 
     async def aclose(self) -> None:
-        """Dispose of the engine, unless it is the host's."""
+        """Call `dispose` now."""
         if self._guard is not None:
             await self._guard.aclose()
 
     async def dispose(self) -> None:
-        """Close every connection; those in use are closed when they come back."""
-        self.closed = True
+        """Close every connection; those in use are closed when they come back. Those of the host's engine stay."""
+        self.closed = self._owned
         try:
             async with asyncio.timeout(_PATIENCE):
                 if self._settling:
                     await asyncio.wait(self._settling)
-                self._let_go()
-                await self.engine.dispose()
+                if self._owned:
+                    self._let_go()
+                    await self.engine.dispose()
         except BaseException as error:
             self.abandon()
             if not isinstance(error, TimeoutError):
@@ -232,7 +234,7 @@ class LoopEngine:
 
     def abandon(self) -> None:
         """End every connection at once; the loop may be closed."""
-        self.closed = True
+        self.closed = self._owned
         for connection in list(self._connections):
             # A transport cannot be closed in order once its loop is.
             with contextlib.suppress(RuntimeError):

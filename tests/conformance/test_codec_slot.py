@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 from cases import assert_same
-from histories import HISTORIES, message
+from histories import HISTORIES, MIXED, message
 
 from locus_store.core.errors import CorruptCheckpointError, UnsupportedFormatError
 
@@ -66,7 +66,7 @@ def other(open_store, codec):
     return open_store(codec=codec)
 
 
-@pytest.mark.parametrize("history", list(HISTORIES))
+@pytest.mark.parametrize("history", MIXED)
 async def test_every_checkpoint_of_a_history_loads(store, other, history):
     documents = HISTORIES[history]
     ids = [await (store, other)[i % 2].save("t", d) for i, d in enumerate(documents)]

@@ -7,7 +7,7 @@ import random
 
 import pytest
 from cases import assert_same
-from histories import HISTORIES, message
+from histories import HISTORIES, MIXED, message
 
 from locus_store.core.errors import CheckpointNotFoundError, ThreadExistsError
 
@@ -74,7 +74,7 @@ async def test_up_to_a_checkpoint_copies_no_later_entry(store, place):
     assert place.size() - before < 10_000
 
 
-@pytest.mark.parametrize("history", list(HISTORIES))
+@pytest.mark.parametrize("history", MIXED)
 async def test_any_part_of_any_history_loads(store, other, history):
     documents = HISTORIES[history]
     ids = [await store.save("a", d) for d in documents]

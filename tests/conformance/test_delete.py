@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from cases import assert_same
-from histories import HISTORIES, message
+from histories import HISTORIES, MIXED, message
 
 
 async def fill(store, thread_id="t", names="abcde"):
@@ -127,7 +127,7 @@ async def test_what_only_a_deleted_checkpoint_held_is_gone(store, place):
     assert place.size() < base + 2_000
 
 
-@pytest.mark.parametrize("history", list(HISTORIES))
+@pytest.mark.parametrize("history", MIXED)
 async def test_nothing_is_left_that_nobody_needs(store, place, history):
     """One checkpoint alone takes no more than if it had been saved alone, whatever was there before."""
     documents = HISTORIES[history]

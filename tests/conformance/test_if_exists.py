@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from cases import assert_same
-from histories import HISTORIES, message
+from histories import HISTORIES, MIXED, message
 
 from locus_store.core.errors import CheckpointExistsError
 
@@ -115,7 +115,7 @@ async def test_what_was_replaced_leaves_nothing_behind(store, place):
 
 
 @pytest.mark.parametrize("how", ["newest", "in_place"])
-@pytest.mark.parametrize("history", list(HISTORIES))
+@pytest.mark.parametrize("history", MIXED)
 async def test_replacing_breaks_no_other(store, other, history, how):
     documents = HISTORIES[history]
     saved = {}

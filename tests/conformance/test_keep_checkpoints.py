@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 from cases import assert_same
-from histories import HISTORIES, message
+from histories import HISTORIES, MIXED, message
 
 
-@pytest.mark.parametrize("keep", [1, 3])
-@pytest.mark.parametrize("history", list(HISTORIES))
-async def test_the_newest_stay_and_load(open_store, other, history, keep):
+@pytest.mark.parametrize("history", MIXED)
+async def test_the_newest_stay_and_load(open_store, other, history):
+    keep = 2
     store = open_store(keep_checkpoints=keep)
     documents = HISTORIES[history]
     for i, document in enumerate(documents):

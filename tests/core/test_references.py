@@ -94,7 +94,7 @@ def test_compressed_places_are_those_places_in_that_order(data, counts):
     places = data.draw(st.lists(st.sampled_from(everything), max_size=8)) if everything else []
     own = data.draw(st.integers(0, 2))
     places += [(OWN, i) for i in range(own)]
-    known = Blocks(counts, BLOCKS)
+    known = Blocks(counts, {}, BLOCKS)
     found = compress(places, number, known, own)
 
     def spread(r: Range) -> list[tuple[int, int]]:
@@ -117,7 +117,7 @@ def test_settled_ranges_take_the_same_entries(data, counts):
     listed = data.draw(references(counts)).lists.get(number, [])
     text = [r if r.first < own else Range(OWN, OWN, r.skip, r.end) for r in listed if r.first == r.last or r.last < own]
     wanted = [Range(own, own, r.skip, r.end) if r.first == OWN else r for r in text]
-    found = settled(text, number, own, Blocks(counts, own))
+    found = settled(text, number, own, Blocks(counts, {}, own))
     assert entries_of(References({number: found}), counts) == entries_of(References({number: wanted}), counts)
     assert len(found) <= len(text)
 
@@ -125,26 +125,27 @@ def test_settled_ranges_take_the_same_entries(data, counts):
 def test_ranges_are_never_joined_over_blocks_that_are_not_known():
     counts = {1: {1: 1}, 2: {2: 1}, 3: {1: 1}}
     listed = [Range(1, 1), Range(3, 3)]
-    assert settled(listed, 1, 0, Blocks(counts, 3)) == (Range(1, 3),)
-    assert settled(listed, 1, 0, Blocks({n: c for n, c in counts.items() if n != 2}, 3)) == tuple(listed)
-    assert settled(listed, 1, 0, Blocks({**counts, 2: {1: 1}}, 3)) == tuple(listed)
-    assert settled([Range(1, 1, 0, 1), Range(3, 3)], 1, 0, Blocks(counts, 3)) == (Range(1, 1, 0, 1), Range(3, 3))
+    assert settled(listed, 1, 0, Blocks(counts, {}, 3)) == (Range(1, 3),)
+    assert settled(listed, 1, 0, Blocks({n: c for n, c in counts.items() if n != 2}, {}, 3)) == tuple(listed)
+    assert settled(listed, 1, 0, Blocks({**counts, 2: {1: 1}}, {}, 3)) == tuple(listed)
+    assert settled([Range(1, 1, 0, 1), Range(3, 3)], 1, 0, Blocks(counts, {}, 3)) == (Range(1, 1, 0, 1), Range(3, 3))
     # What others, who share the counts, know of later blocks is not this one's knowledge.
-    early = Blocks({1: {1: 1}}, 1)
-    early.grown(2, {2: 1})
-    assert settled([Range(1, 1), Range(OWN, OWN)], 1, 3, early.grown(3, {1: 1})) == (Range(1, 1), Range(3, 3))
+    early = Blocks({1: {1: 1}}, {}, 1)
+    early.grown(2, {2: 1}, 9)
+    assert settled([Range(1, 1), Range(OWN, OWN)], 1, 3, early.grown(3, {1: 1}, 9)) == (Range(1, 1), Range(3, 3))
 
 
 def test_a_number_that_is_given_out_twice_leaves_earlier_knowledge_alone():
     """A store that was put back to an earlier state gives the next number again, for something else."""
-    early = Blocks({1: {1: 1}}, 1)
-    one = early.grown(2, {1: 5})
-    other = early.grown(2, {2: 7})
+    early = Blocks({1: {1: 1}}, {}, 1)
+    one = early.grown(2, {1: 5}, 9)
+    other = early.grown(2, {2: 7}, 8)
     assert (one.count(2, 1), one.count(2, 2)) == (5, 0)
     assert (other.count(2, 1), other.count(2, 2)) == (0, 7)
     assert one.lack(2, 2, 2)
     assert not other.lack(2, 2, 2)
     assert not early.lack(1, 2, 2)
+    assert (early.size(2), one.size(2), other.size(2)) == (0, 9, 8)
 
 
 @settings(max_examples=200)

@@ -47,7 +47,7 @@ async def test_case_36_times_are_utc_wherever_client_and_server_are(open_store, 
 
 
 @only("file", "sqlite", "postgresql")
-@pytest.mark.parametrize("threads", [60, pytest.param(1500, marks=ENDURANCE)])
+@pytest.mark.parametrize("threads", [60, pytest.param(10_000, marks=ENDURANCE)])
 async def test_case_37_listing_reads_no_payload(place, threads):
     blobs = [os.urandom(50_000).hex() for _ in range(7)]
     async with place.open() as store:

@@ -15,6 +15,7 @@ from locus_store.backends.postgresql import PostgreSQLDriver
 from locus_store.core.driver import Conflict, Key, Stale
 from locus_store.core.ids import new_epoch
 from locus_store.core.references import Range
+from locus_store.sql import sealing
 
 Open = Callable[..., PostgreSQLDriver]
 
@@ -23,8 +24,11 @@ Open = Callable[..., PostgreSQLDriver]
 def only_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fails the test if a save needs more than its one statement."""
 
-    async def refuse(self: PostgreSQLDriver, *args: Any, **kwargs: Any) -> Any:
-        raise AssertionError("a save needed a transaction")
+    write = PostgreSQLDriver._write
+
+    async def refuse(self: PostgreSQLDriver, function: Any, *args: Any, **kwargs: Any) -> Any:
+        assert function is sealing.seal, "a save needed a transaction"
+        return await write(self, function, *args, **kwargs)
 
     monkeypatch.setattr(PostgreSQLDriver, "_write", refuse)
 

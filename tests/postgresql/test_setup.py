@@ -176,6 +176,23 @@ async def test_an_engine_of_the_host(engine: AsyncEngine) -> None:
     assert await lines(driver) == ["y"]
 
 
+def test_a_loop_of_the_host_ends_with_tasks_at_work(postgresql_url: str) -> None:
+    async def main() -> None:
+        made = create_async_engine(postgresql_url.replace("postgresql:", "postgresql+asyncpg:"), pool_size=4)
+        driver = PostgreSQLDriver(engine=made)
+        await asyncio.gather(*[save(driver, fresh(f"x{i}")) for i in range(20)])
+        tasks = [asyncio.ensure_future(save(driver, fresh(f"y{i}"))) for i in range(20)]
+        await asyncio.sleep(0.003)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await driver.aclose()
+        assert made.pool.checkedout() == 0  # type: ignore[attr-defined]
+        await made.dispose()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("level", ["SERIALIZABLE", "REPEATABLE READ", "AUTOCOMMIT"])
 async def test_whatever_isolation_the_engine_has(postgresql_url: str, level: Any) -> None:
     url = postgresql_url.replace("postgresql:", "postgresql+asyncpg:")

@@ -57,6 +57,7 @@ class PostgreSQLDriver(AsyncSQLDriver):
     dialect: PostgreSQLDialect
     capabilities = replace(AsyncSQLDriver.capabilities, reclaim=True)
     max_piece = PostgreSQLDialect.max_piece
+    seals = True
     modules = AsyncSQLDriver.modules | {"asyncpg"}
 
     def __init__(
@@ -137,7 +138,9 @@ class PostgreSQLDriver(AsyncSQLDriver):
                 plan = replace(plan, fresh_id=False)
             else:
                 if row is not None:
-                    return Saved(*row)
+                    saved = Saved(*row)
+                    await self._seal_after(key, saved)
+                    return saved
         try:
             return await super().put(key, plan)
         except OutcomeUnknownError:

@@ -37,13 +37,11 @@ class Dialect:
         max_piece: Bytes that one value may have, or None for no limit.
         snapshot_reads: All statements of one read transaction see the same state.
         exact_patterns: `matches` decides exactly as `Pattern.regex` does.
-        seals: Joining small blocks was measured to pay.
     """
 
     max_piece: int | None = None
     snapshot_reads = False
     exact_patterns = True
-    seals = True
 
     # -------------------------------------------------------------------------------------------------------- errors
 

@@ -48,7 +48,6 @@ class PostgreSQLDialect(Dialect):
 
     # A value has at most 1 GB, a message to the server too, and a save puts a block and a rest into one.
     max_piece = 500_000_000
-    seals = False
 
     def classify(self, error: BaseException) -> Kind:
         """See `Dialect.classify`; by SQLSTATE, and by the driver's own classes for what the server did not say."""
