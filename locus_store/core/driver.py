@@ -235,7 +235,7 @@ class Driver(ABC):
     ) -> list[tuple[str, int]]:
         """``(thread_id, updated_at)`` of threads, last write first, then by thread id; no payloads.
 
-        ``pattern`` is to be read with `patterns.parse`.
+        ``pattern`` is to be read with `patterns.parse`; some id can match it (`Pattern.possible`).
         """
 
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from locus_store.core import ids
+from locus_store.core import ids, patterns
 from locus_store.core.documents import Documents
 from locus_store.core.driver import Info
 from locus_store.core.infos import CheckpointInfo, CheckpointRow, to_row
@@ -63,6 +63,8 @@ class Listings(Documents):
         check_count(offset, "offset", 0)
         if not isinstance(pattern, str):
             raise TypeError(f"pattern must be a str, got {type(pattern).__name__}")
+        if not patterns.parse(pattern).possible:
+            return []
         rows = await self._driver.threads(
             self._options.tenant, pattern, limit=limit, offset=offset, now=self._options.clock()
         )

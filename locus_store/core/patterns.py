@@ -10,6 +10,8 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
+from locus_store.core.ids import MAX_ID_BYTES
+
 
 class Wildcard(Enum):
     """What is not literal in a pattern."""
@@ -39,6 +41,15 @@ class Pattern(NamedTuple):
     def prefix(self) -> str:
         """What every id that matches begins with."""
         return self.tokens[0] if self.tokens and isinstance(self.tokens[0], str) else ""
+
+    @property
+    def possible(self) -> bool:
+        """False for what matches no id, and what a database may refuse: too long, with NUL or lone surrogates."""
+        try:
+            shortest = sum(len(t.encode()) if isinstance(t, str) else t is Wildcard.ONE for t in self.tokens)
+        except UnicodeEncodeError:
+            return False
+        return shortest <= MAX_ID_BYTES and not any(isinstance(t, str) and "\0" in t for t in self.tokens)
 
     def regex(self) -> re.Pattern[str]:
         """A regular expression to be used with ``fullmatch``; it takes linear time, whatever the pattern."""

@@ -12,8 +12,7 @@ from sqlalchemy.sql.selectable import FromClause
 
 from locus_store.core import patterns
 from locus_store.core.driver import Info, Key, Stored
-from locus_store.core.ids import MAX_ID_BYTES
-from locus_store.core.patterns import Pattern, Wildcard
+from locus_store.core.patterns import Wildcard
 from locus_store.sql.statements import BLOCKS, CHECKPOINTS, TERMS, THREADS, alive, as_number, chunks, named
 
 if TYPE_CHECKING:
@@ -254,8 +253,6 @@ def threads(
 ) -> list[tuple[str, int]]:
     """See `Driver.threads`."""
     wanted = patterns.parse(pattern)
-    if not _can_match(wanted):
-        return []
     place: dict[str, Any] = {"tenant": tenant, "now": now}
     literal, past_prefix = wanted.literal, _past(wanted.prefix)
     prefixed = literal is None and past_prefix is not None
@@ -280,15 +277,6 @@ def threads(
     fits = wanted.regex().fullmatch
     found = ((name, moment) for name, moment in rows if fits(name))
     return list(islice(found, offset, None if limit is None else offset + limit))
-
-
-def _can_match(pattern: Pattern) -> bool:
-    """False for what matches no id, and what databases may refuse: patterns too long, NUL, lone surrogates."""
-    try:
-        shortest = sum(len(t.encode()) if isinstance(t, str) else t is Wildcard.ONE for t in pattern.tokens)
-    except UnicodeEncodeError:
-        return False
-    return shortest <= MAX_ID_BYTES and not any(isinstance(t, str) and "\0" in t for t in pattern.tokens)
 
 
 def _past(prefix: str) -> str | None:
