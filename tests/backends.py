@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import servers
@@ -151,9 +151,7 @@ class MemoryPlace(Place):
         return [found.payload] + ([thread.blocks[found.own_block]] if found.own_block else [])
 
     def _find(self, checkpoint_id: str) -> tuple[Any, Any]:
-        ((thread, found),) = [
-            (t, t.find(checkpoint_id)) for t in self._threads() if t.find(checkpoint_id) is not None
-        ]
+        ((thread, found),) = [(t, t.find(checkpoint_id)) for t in self._threads() if t.find(checkpoint_id) is not None]
         return thread, found
 
     def back_up(self) -> Callable[[], None]:
@@ -306,7 +304,7 @@ _PAYLOADS = (
 
 class PostgreSQLPlace(Place):
     name = "postgresql"
-    pooled = {"min_pool_size": 1, "max_pool_size": 1}
+    pooled: ClassVar = {"min_pool_size": 1, "max_pool_size": 1}
 
     def __init__(self, *, server: servers.PostgreSQLServer, url: str, empty: bool = False, **_: Any) -> None:
         self.server = server
@@ -406,7 +404,9 @@ async def _put_rows(url: str, kept: dict[str, list[Any]]) -> None:
             for table, rows in kept.items():
                 await connection.execute(f"DELETE FROM {table}")
                 if rows:
-                    await connection.copy_records_to_table(table, records=map(tuple, rows), columns=list(rows[0].keys()))
+                    await connection.copy_records_to_table(
+                        table, records=map(tuple, rows), columns=list(rows[0].keys())
+                    )
     finally:
         await connection.close()
 
@@ -419,9 +419,7 @@ async def create_postgresql_schema(url: str) -> None:
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
-TABLE: dict[str, type[Place]] = {
-    place.name: place for place in (MemoryPlace, FilePlace, SQLitePlace, PostgreSQLPlace)
-}
+TABLE: dict[str, type[Place]] = {place.name: place for place in (MemoryPlace, FilePlace, SQLitePlace, PostgreSQLPlace)}
 """The backends of the shared suite."""
 
 SHARED = [name for name, place in TABLE.items() if place.capabilities.shared]

@@ -95,7 +95,7 @@ class Number(int):
     pass
 
 
-Point = namedtuple("Point", "x y")  # noqa: PYI024  the plain kind is meant
+Point = namedtuple("Point", "x y")
 
 
 @dataclass

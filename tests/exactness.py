@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Coroutine
-from datetime import datetime, time, timedelta, timezone
+from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -27,7 +27,7 @@ def differs(found: Any, wanted: Any, path: str = "$") -> str | None:
         if len(found) != len(wanted):
             return f"{path}: {len(found)} keys instead of {len(wanted)}"
         for i, ((k, v), (wanted_k, wanted_v)) in enumerate(zip(found.items(), wanted.items(), strict=True)):
-            where = differs(k, wanted_k, f"{path}<key {i}>") or differs(v, wanted_v, f"{path}[{ascii(wanted_k)}]")
+            where = differs(k, wanted_k, f"{path}<key {i}>") or differs(v, wanted_v, f"{path}[{wanted_k!a}]")
             if where:
                 return where
         return None
@@ -78,10 +78,12 @@ zones = st.one_of(
     st.timezones(),
     st.integers(-86_399, 86_399).map(lambda s: timezone(timedelta(seconds=s))),
     st.builds(
-        lambda us, name: timezone(timedelta(microseconds=us), name), st.integers(-86_399_999_999, 86_399_999_999), any_text
+        lambda us, name: timezone(timedelta(microseconds=us), name),
+        st.integers(-86_399_999_999, 86_399_999_999),
+        any_text,
     ),
     st.integers(-86_399, 86_399).map(TzInfo),
-    st.just(timezone.utc),
+    st.just(UTC),
 )
 datetimes = st.builds(lambda d, z, f: d.replace(tzinfo=z, fold=f), st.datetimes(), zones, st.integers(0, 1))
 times = st.builds(lambda t, z, f: t.replace(tzinfo=z, fold=f), st.times(), zones, st.integers(0, 1))
@@ -110,7 +112,9 @@ leaves = st.one_of(
     st.uuids(),
 )
 hashables = st.recursive(
-    leaves, lambda inner: st.one_of(st.lists(inner, max_size=3).map(tuple), st.frozensets(inner, max_size=3)), max_leaves=4
+    leaves,
+    lambda inner: st.one_of(st.lists(inner, max_size=3).map(tuple), st.frozensets(inner, max_size=3)),
+    max_leaves=4,
 )
 marks = st.sampled_from(
     ["$tuple", "$bytes", "$dict", "$int", "$float", "$str", "$set", "$", "$$", "$unknown", "$datetime", "tuple"]

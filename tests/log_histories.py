@@ -102,7 +102,12 @@ def element(kind: str, n: int) -> Any:
     zone = [None, UTC][n % 2]
     made: dict[str, Any] = {
         "message": {"role": "user", "content": f"{n}: " + "lorem ipsum " * 12, "n": n},
-        "nested": {"role": "assistant", "content": [{"type": "text", "text": "x" * 150, "n": n}], "calls": [], "meta": {}},
+        "nested": {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "x" * 150, "n": n}],
+            "calls": [],
+            "meta": {},
+        },
         "text": f"{n} " * 40,
         "short": f"s{n % 3}",
         "number": n % 4,

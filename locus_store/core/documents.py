@@ -133,6 +133,7 @@ class Documents:
             loaded = Loaded(stored, self._options.codec, ThreadName(*key))
             document = loaded.document()
         except DamagedError as e:
+            self._ledger.forget(key)  # the next save must not build on what cannot be read
             raise CorruptCheckpointError(thread_id, e.checkpoint_id or wanted, f"what is stored is damaged: {e}") from e
         except UnknownFormatError as e:
             raise UnsupportedFormatError(thread_id, wanted, str(e)) from e

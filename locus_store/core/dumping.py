@@ -153,7 +153,9 @@ class _Walk:
         kind = type(value)
         known = fields_of(kind)
         if known.serialized is None:
-            return self._part(value.model_dump(mode="python", by_alias=False), path, _Spot(kind, known, ("model",), True))
+            return self._part(
+                value.model_dump(mode="python", by_alias=False), path, _Spot(kind, known, ("model",), True)
+            )
         found: dict[str, Any] = {}
         names = known.names
         for name, part in value.__dict__.items():
@@ -219,7 +221,9 @@ class _Walk:
             return self._part(value._value_, path, spot.within(doubtful=True))
         if is_dataclass(value) and not isinstance(value, type):
             inner = spot.within(doubtful=True)
-            return {f.name: self._part(getattr(value, f.name), (*path, f.name), inner.at(f.name)) for f in fields(value)}
+            return {
+                f.name: self._part(getattr(value, f.name), (*path, f.name), inner.at(f.name)) for f in fields(value)
+            }
         if isinstance(value, Iterator):
             return value  # the codec refuses it and says where; it would be used up by looking at it
         try:

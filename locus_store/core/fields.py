@@ -81,7 +81,10 @@ def _serialized(kind: type[BaseModel]) -> frozenset[str] | None:
     if issubclass(kind, RootModel) or decorators.model_serializers:
         return None
     found = {
-        name for d in decorators.field_serializers.values() for name in d.info.fields if d.info.when_used not in _JSON_ONLY
+        name
+        for d in decorators.field_serializers.values()
+        for name in d.info.fields
+        if d.info.when_used not in _JSON_ONLY
     }
     found |= {
         name

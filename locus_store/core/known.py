@@ -59,8 +59,11 @@ class Blocks:
 
     def joined(self, before: Range, after: Range, number: int) -> bool:
         """Whether two ranges of a list are one: the first takes all that is between them."""
-        return before.end is None and after.skip == 0 and before.last < after.first and self.lack(
-            number, before.last + 1, after.first - 1
+        return (
+            before.end is None
+            and after.skip == 0
+            and before.last < after.first
+            and self.lack(number, before.last + 1, after.first - 1)
         )
 
     def grown(self, block: int, counts: Mapping[int, int], size: int) -> Blocks:
@@ -119,7 +122,8 @@ class Remembered:
 
         Args:
             kept: How many of the first entries stay.
-            sizes: Of those that follow; ``digests`` likewise.
+            sizes: Encoded bytes of those that follow.
+            digests: Of those that follow.
             values: The elements that follow, as plain data.
         """
         with _growing:

@@ -112,7 +112,11 @@ def _take_out(source: dict[Any, Any], path: Path, found: list[Found]) -> dict[An
 
 
 def put_back(rest: dict[Any, Any], lists: Iterable[tuple[Path, str, list[Any]]]) -> dict[Any, Any]:
-    """Put decoded lists, given as (path, kind, elements), into a decoded rest; raises `LookupError` if they do not fit."""
+    """Put decoded lists, given as (path, kind, elements), into a decoded rest.
+
+    Raises:
+        LookupError: They do not fit.
+    """
     for path, kind, items in lists:
         holder = rest
         for key in path[:-1]:

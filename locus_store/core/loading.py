@@ -146,7 +146,6 @@ class Loaded:
         return sum([len(body) + 300 for _, _, body in self._frames.values()]) + 500 * len(self.heads)
 
 
-
 def _select(counts: Counts, number: int, r: Range, block: int) -> slice | None:
     """Which of a frame's entries belong to a range; None if it has none of that list."""
     at = 0

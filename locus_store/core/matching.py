@@ -244,4 +244,3 @@ def _runs(tail: Sequence[int | Entry]) -> list[tuple[int, int]]:
         else:
             runs.append((i, i + 1))
     return runs
-

@@ -72,9 +72,7 @@ def _pieces(draft: Draft, blocks: Blocks) -> list[tuple[Range, int]]:
     return compress(wanted, draft.number, blocks, new)
 
 
-def compress(
-    places: Sequence[tuple[int, int]], number: int, blocks: Blocks, own: int = 0
-) -> list[tuple[Range, int]]:
+def compress(places: Sequence[tuple[int, int]], number: int, blocks: Blocks, own: int = 0) -> list[tuple[Range, int]]:
     """Ranges that take just these entries of a list, in this order, each with the index of its first one.
 
     Args:

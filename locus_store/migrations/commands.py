@@ -26,7 +26,7 @@ def script_directory() -> ScriptDirectory:
 def head_revision() -> str:
     """The newest revision of this package, as a host's ``depends_on`` or `stamp` names it."""
     head = script_directory().get_current_head()
-    assert head is not None  # noqa: S101 - the package has revisions
+    assert head is not None
     return head
 
 

@@ -49,7 +49,7 @@ class DirectStatements:
         found = self._compiled.get(statement)
         if found is None:
             compiled = statement.compile(dialect=dialect, **self._options)
-            assert isinstance(compiled, SQLCompiler)  # noqa: S101 - for the type checker
+            assert isinstance(compiled, SQLCompiler)
             if compiled.literal_execute_params or compiled.post_compile_params:
                 raise NotDirectError
             found = _Compiled(compiled.string, tuple(compiled.positiontup or ()), compiled.params)

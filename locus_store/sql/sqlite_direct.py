@@ -37,7 +37,7 @@ _prepared: dict[Executable, _Prepared | None] = {}
 def _prepare(statement: Executable, dialect: Dialect, parameters: Parameters) -> _Prepared | None:
     """None for a statement whose text depends on its parameters (IN with a list)."""
     compiled = statement.compile(dialect=dialect, column_keys=list(parameters))  # type: ignore[attr-defined]
-    assert isinstance(compiled, SQLCompiler)  # noqa: S101 - the primitives send no DDL
+    assert isinstance(compiled, SQLCompiler)
     if compiled.post_compile_params or compiled.literal_execute_params or compiled.positiontup is None:
         return None
     defaults = {name: bind.value for name, bind in compiled.binds.items() if not bind.required}
@@ -100,7 +100,7 @@ class DirectConnection:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         raw = connection.connection.driver_connection
-        assert isinstance(raw, sqlite3.Connection)  # noqa: S101 - this engine knows no other driver
+        assert isinstance(raw, sqlite3.Connection)
         self.raw = raw
 
     def execute(self, statement: Executable, parameters: Parameters | Sequence[Parameters] | None = None) -> Any:

@@ -112,4 +112,3 @@ def surrogate_key() -> TypeEngine[int]:
 def frames() -> TypeEngine[bytes]:
     """The type of stored frames and other texts of this package's own."""
     return LargeBinary().with_variant(LONGBLOB(), "mysql", "mariadb")
-

@@ -115,7 +115,9 @@ async def test_the_other_options_of_a_save(checkpointer):
 def full_state() -> AgentState:
     newer = {"newer": {"nested": [1, {"deep": None}]}}
     call = ToolCall(name="search", arguments={"q": "é", "n": 1}, **newer)
-    execution = ToolExecution(tool_name="search", tool_call_id=call.id, arguments={}, result="x", duration_ms=1.5, **newer)
+    execution = ToolExecution(
+        tool_name="search", tool_call_id=call.id, arguments={}, result="x", duration_ms=1.5, **newer
+    )
     step = ReasoningStep(iteration=1, thought="look", tool_calls=[call], tool_results=[execution], **newer)
     return (
         AgentState(

@@ -112,7 +112,7 @@ class Machine(RuleBasedStateMachine):
             try:
                 self.call(who, "save", thread, document, name, **options)
             except ConflictError as e:
-                assert (e.expected, e.actual) == (expected, head.version if head else 0)  # noqa: PT017
+                assert (e.expected, e.actual) == (expected, head.version if head else 0)
                 return
             raise AssertionError("a conflict was not seen")
         if old is not None and how == "error":

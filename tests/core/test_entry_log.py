@@ -444,7 +444,9 @@ def test_a_list_that_was_taken_out_stays_out_when_it_shrinks(driver, store):
         assert_exact(run(Backend(driver).load(THREAD)), smaller)
 
 
-@pytest.mark.parametrize("key", [float("nan"), (1, float("nan")), 1.5, None, b"k", True, 7, "é", "\ud800", "$a", frozenset({1})])
+@pytest.mark.parametrize(
+    "key", [float("nan"), (1, float("nan")), 1.5, None, b"k", True, 7, "é", "\ud800", "$a", frozenset({1})]
+)
 def test_lists_behind_any_key_come_back(driver, store, key):
     """A key that is not equal to itself cannot be looked up again."""
     document = {"a": {key: [message(n) for n in range(5)]}, key: {"b": [message(n) for n in range(5)], key: (1,) * 300}}
@@ -763,10 +765,10 @@ def test_no_single_changed_byte_ever_gives_another_document(driver, store):
             try:
                 found = run(Backend(driver).load(THREAD))
             except CorruptCheckpointError as e:
-                assert (e.thread_id, e.checkpoint_id) == (THREAD, checkpoint_id)  # noqa: PT017
+                assert (e.thread_id, e.checkpoint_id) == (THREAD, checkpoint_id)
                 wrong += 1
             except Exception as e:
-                assert "UnsupportedFormat" in type(e).__name__, (field, at)  # noqa: PT017
+                assert "UnsupportedFormat" in type(e).__name__, (field, at)
                 wrong += 1
             else:
                 assert_exact(found, document)

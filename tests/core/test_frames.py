@@ -82,7 +82,10 @@ def values_of(entries: list[Entry]) -> list[tuple[bytes, bool]]:
 
 
 @settings(max_examples=200)
-@given(st.lists(st.tuples(st.integers(1, 5), entry_lists, st.integers(0, 6)), min_size=1, max_size=5), st.sampled_from(list(CODECS)))
+@given(
+    st.lists(st.tuples(st.integers(1, 5), entry_lists, st.integers(0, 6)), min_size=1, max_size=5),
+    st.sampled_from(list(CODECS)),
+)
 def test_joined_payloads_read_as_their_frames(blocks, name):
     codec = CODECS[name]
     number, written, payload = 0, [], b""
@@ -124,7 +127,9 @@ def payload_of(codec: Any, *numbers: int) -> bytes:
 
 
 def test_every_changed_byte_of_a_frame_is_noticed(codec):
-    good = frames.build(((1, 2), (12, 1)), [Entry(b'{"a":1}', PLAIN), Entry(b"2", PLAIN), Entry(b"3", PLAIN)], codec, HERE)
+    good = frames.build(
+        ((1, 2), (12, 1)), [Entry(b'{"a":1}', PLAIN), Entry(b"2", PLAIN), Entry(b"3", PLAIN)], codec, HERE
+    )
     wanted = frames.read_one(good, codec, HERE)
     for at in range(len(good)):
         for value in {0, 10, 32, 45, 48, 49, 57, 255, good[at] ^ 1, good[at] ^ 0x20, good[at] ^ 0x80} - {good[at]}:

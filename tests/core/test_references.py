@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -73,7 +74,7 @@ def test_what_only_the_dropped_refer_to(data, counts):
     within = {n for first, last in lost.blocks() for n in range(first, last + 1)}
     assert {block for _, block, _ in wanted} <= within
     runs = lost.blocks()
-    assert all(a[1] + 1 < b[0] for a, b in zip(runs, runs[1:], strict=False))
+    assert all(a[1] + 1 < b[0] for a, b in itertools.pairwise(runs))
 
 
 @settings(max_examples=200)
@@ -105,7 +106,7 @@ def test_compressed_places_are_those_places_in_that_order(data, counts):
     starts = [start for _, start in found]
     assert starts == sorted(set(starts))
     assert (starts[:1] == [0]) == bool(places)
-    for (before, _), (after, _) in zip(found, found[1:], strict=False):
+    for (before, _), (after, _) in itertools.pairwise(found):
         if OWN not in (before.first, after.first):
             assert not known.joined(before, after, number), "two ranges that are one"
 

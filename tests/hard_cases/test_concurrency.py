@@ -181,9 +181,7 @@ def _names_given_here(tree: ast.AST) -> set[str]:
 
 
 _ALL = {
-    name
-    for path in Path(ROOT, "locus_store").rglob("*.py")
-    for name in _names_given_here(ast.parse(path.read_text()))
+    name for path in Path(ROOT, "locus_store").rglob("*.py") for name in _names_given_here(ast.parse(path.read_text()))
 }
 
 

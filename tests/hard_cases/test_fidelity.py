@@ -150,7 +150,9 @@ DAMAGES = {
 @pytest.mark.parametrize("what", ["payload", "block"])
 async def test_case_11_a_damaged_row_is_neither_hidden_nor_contagious(store, open_store, place, what):
     for name, change in DAMAGES.items():
-        documents = {f"{name} {i}": {"messages": [message(f"{name}{i}")] * 2, "i": i, "pad": "x" * 200} for i in range(3)}
+        documents = {
+            f"{name} {i}": {"messages": [message(f"{name}{i}")] * 2, "i": i, "pad": "x" * 200} for i in range(3)
+        }
         for checkpoint_id, document in documents.items():
             await store.save(name, document, checkpoint_id, {"i": document["i"]})
         first, middle, newest = documents
@@ -188,7 +190,7 @@ async def test_case_11_who_knows_the_thread_is_not_deceived(store, place):
     try:
         assert await store.load("t") == {"messages": messages}
     except CorruptCheckpointError as e:
-        assert e.checkpoint_id == "b"  # noqa: PT017
+        assert e.checkpoint_id == "b"
 
 
 @pytest.mark.parametrize("what", ["payload", "block"])
@@ -196,7 +198,9 @@ async def test_case_11_a_damaged_row_does_not_stop_a_vacuum(open_store, clock, p
     store = open_store(clock=clock)
     for name in "abc":
         for i in range(3):
-            await store.save(name, {"of": f"{name}{i}", "l": [message(f"{name} {i} {j}") for j in range(2)]}, f"{name}{i}")
+            await store.save(
+                name, {"of": f"{name}{i}", "l": [message(f"{name} {i} {j}") for j in range(2)]}, f"{name}{i}"
+            )
     place.damage("b1", half, what)
     clock.advance(days=100)
     assert await store.vacuum() == 6

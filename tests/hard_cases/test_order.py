@@ -37,7 +37,9 @@ async def test_case_36_times_are_utc_wherever_client_and_server_are(open_store, 
             await store.save("t", {})
             (info,) = await store.history("t", 1)
             assert info.created_at.utcoffset() == timedelta(0)
-            assert timedelta(0) <= info.created_at - before.replace(microsecond=before.microsecond) < timedelta(seconds=1)
+            assert (
+                timedelta(0) <= info.created_at - before.replace(microsecond=before.microsecond) < timedelta(seconds=1)
+            )
             exact = open_store(clock=lambda: 1_767_323_045_678_901, tenant=f"in {zone.lower()}", **options)
             await exact.save("t", {})
             assert (await exact.history("t"))[0].created_at == datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -127,5 +129,3 @@ async def test_case_41_the_newest_of_a_thousand_needs_few_files(open_store, plac
     assert 0 < len(loading) <= 80, len(loading)
     assert len(listing) <= 25, len(listing)
     assert not [path for path in listing if os.path.basename(str(path)).startswith("b0")]
-
-

@@ -84,7 +84,9 @@ async def test_a_restore_while_somebody_else_reads_and_goes_on(believer, other, 
     assert await believer.load("t") == growing("old", 8)
     await other.save("t", more(growing("undone", 9), "a"), "a")
     await believer.save("t", more(growing("old", 8), "b"), "b")
-    await assert_all({"8": growing("old", 8), "a": more(growing("undone", 9), "a"), "b": more(growing("old", 8), "b")}, other)
+    await assert_all(
+        {"8": growing("old", 8), "a": more(growing("undone", 9), "a"), "b": more(growing("old", 8), "b")}, other
+    )
 
 
 async def test_the_thread_was_deleted_and_made_anew(believer, other):
@@ -127,7 +129,9 @@ async def test_some_of_its_checkpoints_were_deleted(believer, other, gone):
 async def test_its_checkpoint_was_replaced(believer, other, how):
     await other.save("t", growing("theirs", 3), "8", if_exists=how)
     await believer.save("t", more(growing("old", 8), "a"), "a")
-    await assert_all({"8": growing("theirs", 3), "7": growing("old", 7), "a": more(growing("old", 8), "a")}, other, believer)
+    await assert_all(
+        {"8": growing("theirs", 3), "7": growing("old", 7), "a": more(growing("old", 8), "a")}, other, believer
+    )
 
 
 async def test_another_thread_was_copied_onto_it(believer, other):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 
 import pytest
@@ -62,10 +63,8 @@ async def test_other_calls_cancelled(open_store, other, place):
         lambda i: store.vacuum(),
     ]
     for i in range(120):
-        try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(calls[i % len(calls)](i), rng.choice([0.0003, 0.001, 0.004]))
-        except TimeoutError:
-            pass
     assert len(await asyncio.wait_for(store.list_checkpoints("t"), 10)) == 10
     for thread in await other.list_threads(None):
         assert await other.list_checkpoints(thread, None) == [str(i) for i in range(9, -1, -1)], "a copy in part"
