@@ -40,3 +40,19 @@ class Capabilities:
     records: bool = False
     reclaim: bool = False
     own_connections: bool = True
+
+
+EVERYTHING_SHARED = Capabilities(
+    metadata_query=True,
+    vacuum=True,
+    branching=True,
+    ttl=True,
+    list_threads=True,
+    list_with_metadata=True,
+    persistent_checkpoint_ids=True,
+    persistent=True,
+    shared=True,
+    incremental=True,
+    records=True,
+)
+"""What a backend can do that keeps the whole interface, over storage that outlives the process and may be shared."""

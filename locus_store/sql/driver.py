@@ -9,7 +9,7 @@ from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
-from locus_store.core.capabilities import Capabilities
+from locus_store.core.capabilities import EVERYTHING_SHARED
 from locus_store.core.driver import Driver, Dropped, Info, Key, Plan, PutResult, Saved, Stored, Trimmed
 from locus_store.core.errors import LocusStoreError, PayloadTooLargeError
 from locus_store.core.frames import Codec
@@ -36,19 +36,7 @@ class SQLDriver(Driver):
     dialect: Dialect
     codec: Codec | None = None
     seals: bool = False
-    capabilities = Capabilities(
-        metadata_query=True,
-        vacuum=True,
-        branching=True,
-        ttl=True,
-        list_threads=True,
-        list_with_metadata=True,
-        persistent_checkpoint_ids=True,
-        persistent=True,
-        shared=True,
-        incremental=True,
-        records=True,
-    )
+    capabilities = EVERYTHING_SHARED
 
     @abstractmethod
     async def _read(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:

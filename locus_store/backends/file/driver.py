@@ -21,7 +21,7 @@ from locus_store.backends.file.reading import Reader
 from locus_store.backends.file.removing import Folders
 from locus_store.backends.file.workers import Workers
 from locus_store.backends.file.writing import Writer
-from locus_store.core.capabilities import Capabilities
+from locus_store.core.capabilities import EVERYTHING_SHARED
 from locus_store.core.driver import Driver, Dropped, Info, Key, Plan, PutResult, Stored, Trimmed
 from locus_store.core.errors import BackendError, LocusStoreError
 from locus_store.core.frames import Codec
@@ -44,19 +44,7 @@ class FileDriver(Driver):
         lock_timeout: Seconds that a write waits at most for other writers of the same thread.
     """
 
-    capabilities = Capabilities(
-        metadata_query=True,
-        vacuum=True,
-        branching=True,
-        ttl=True,
-        list_threads=True,
-        list_with_metadata=True,
-        persistent_checkpoint_ids=True,
-        persistent=True,
-        shared=True,
-        incremental=True,
-        records=True,
-    )
+    capabilities = EVERYTHING_SHARED
 
     def __init__(
         self,

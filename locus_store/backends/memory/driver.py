@@ -11,7 +11,7 @@ from typing import Literal
 
 from locus_store.backends.memory.thread import Thread, put, rebind
 from locus_store.core import patterns
-from locus_store.core.capabilities import Capabilities
+from locus_store.core.capabilities import EVERYTHING_SHARED
 from locus_store.core.driver import (
     Driver,
     Dropped,
@@ -34,17 +34,7 @@ class MemoryDriver(Driver):
         codec: What the frames went through; it is needed where a removal rewrites a block.
     """
 
-    capabilities = Capabilities(
-        metadata_query=True,
-        vacuum=True,
-        branching=True,
-        ttl=True,
-        list_threads=True,
-        list_with_metadata=True,
-        persistent_checkpoint_ids=True,
-        incremental=True,
-        records=True,
-    )
+    capabilities = replace(EVERYTHING_SHARED, persistent=False, shared=False)
 
     def __init__(self, codec: Codec | None = None) -> None:
         self.codec = codec
