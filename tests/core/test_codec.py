@@ -57,7 +57,7 @@ def comes_back(value: Any) -> None:
 
 law = given(values)(comes_back)
 test_every_value_comes_back_with_every_parser = settings(max_examples=400)(law)
-test_every_value_comes_back_long = pytest.mark.endurance(settings(max_examples=20_000)(given(values)(comes_back)))
+test_every_value_comes_back_long = pytest.mark.endurance(settings(max_examples=3_000)(given(values)(comes_back)))
 
 
 @settings(max_examples=200)
