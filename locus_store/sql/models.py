@@ -40,7 +40,7 @@ class Thread(Base):
     __tablename__ = "locus_store_threads"
     __table_args__ = (
         UniqueConstraint("tenant", "thread_id", name="uq_locus_store_threads"),
-        Index("ix_locus_store_threads_recent", "tenant", "updated_at", "thread_id"),
+        Index("ix_locus_store_threads_recent", "tenant", "updated_at"),
         {"sqlite_autoincrement": True},
     )
 

@@ -127,6 +127,14 @@ def _infos(source: FromClause) -> Select[Any]:
     ).select_from(with_parent)
 
 
+_LISTED = [
+    CHECKPOINTS.c[name]
+    for name in ("thread", "checkpoint_id", "version", "parent_version", "created_at", "metadata", "stored_size")
+]
+# A number that says how many is sent as one of 64 bits: people ask for 2**40 when they mean all.
+_COUNT = bindparam("count", type_=BigInteger)
+_SKIPPED = bindparam("skipped", type_=BigInteger)
+
 _INFO = _infos(_IN_THREAD).where(named(), alive())
 _INFO_HEAD = _INFO.where(_IS_HEAD)
 _INFO_BY_ID = _INFO.where(_BY_ID)
@@ -144,10 +152,31 @@ def info(connection: Connection, key: Key, checkpoint_id: str | None, now: int) 
 
 @cache
 def _list_infos(paged: bool, limited: bool) -> Select[Any]:
-    statement = _INFO.order_by(CHECKPOINTS.c.version.desc())
+    """The page is taken before anything is joined to it, so that a short one is short work in a long thread."""
+    thread = select(THREADS.c.id).where(named(), alive()).scalar_subquery()
+    rows = select(CHECKPOINTS).where(CHECKPOINTS.c.thread == thread).order_by(CHECKPOINTS.c.version.desc())
     if paged:
-        statement = statement.where(CHECKPOINTS.c.version < bindparam("before"))
-    return statement.limit(bindparam("count")) if limited else statement
+        rows = rows.where(CHECKPOINTS.c.version < bindparam("before"))
+    page = (rows.limit(_COUNT) if limited else rows).with_only_columns(*_LISTED).subquery()
+    parent = (
+        select(_parent.c.checkpoint_id)
+        .where(_parent.c.thread == page.c.thread, _parent.c.version == page.c.parent_version)
+        .scalar_subquery()
+    )
+    return (
+        select(
+            THREADS.c.thread_id,
+            page.c.checkpoint_id,
+            page.c.version,
+            parent,
+            as_number(page.c.created_at),
+            page.c.metadata,
+            page.c.stored_size,
+            as_number(THREADS.c.updated_at),
+        )
+        .select_from(page.join(THREADS, THREADS.c.id == page.c.thread))
+        .order_by(page.c.version.desc())
+    )
 
 
 def infos(connection: Connection, key: Key, before: int | None, limit: int | None, now: int) -> list[Info]:
@@ -193,8 +222,8 @@ def _find(joined: int, counted: int, newest_only: bool, one_thread: bool, limite
         statement = statement.where(THREADS.c.thread_id == bindparam("name"))
     statement = statement.order_by(THREADS.c.updated_at.desc(), THREADS.c.thread_id, CHECKPOINTS.c.version.desc())
     if limited:
-        statement = statement.limit(bindparam("count"))
-    return statement.offset(bindparam("skipped"))
+        statement = statement.limit(_COUNT)
+    return statement.offset(_SKIPPED)
 
 
 def find(
@@ -244,8 +273,8 @@ def _list_threads(dialect: Dialect, literal: bool, prefixed: bool, matched: bool
         if not dialect.exact_patterns:
             return statement
     if limited:
-        statement = statement.limit(bindparam("count"))
-    return statement.offset(bindparam("skipped"))
+        statement = statement.limit(_COUNT)
+    return statement.offset(_SKIPPED)
 
 
 def threads(

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 import servers
+from exactness import differs
 from migrations.conftest import Database
+from migrations.fixtures.make_ls0001 import EVERYTHING, GROWING, RECORDS
 from migrations.test_model import differences
 from sqlalchemy import Connection, select
 
+from locus_store import SQLiteBackend
 from locus_store.migrations import upgrade
 from locus_store.sql.models import Block, Checkpoint, Thread
 from locus_store.sql.schema import REVISIONS, check
@@ -52,3 +55,20 @@ def test_the_model_reads_it(old: Database) -> None:
 
     old(upgrade)
     old(work)
+
+
+async def test_every_old_checkpoint_loads_equal_and_can_be_built_upon(tmp_path: Path) -> None:
+    servers.note_ran("sqlite")
+    shutil.copy(FIXTURES / "ls0001.sqlite3", tmp_path / "store.db")
+    async with SQLiteBackend(tmp_path / "store.db") as backend:
+        for checkpoint_id, document in GROWING.items():
+            assert differs(await backend.load("growing", checkpoint_id), document) is None
+        assert differs(await backend.load("everything"), EVERYTHING) is None
+        assert await backend.list_checkpoints("copy", None) == [f"c{n}" for n in range(30, 0, -1)]
+        assert await backend.records("growing", "scope") == RECORDS
+        assert [r["checkpoint_id"] for r in await backend.query_by_metadata("tags", ["old"])] == ["c30", "c60"]
+        assert await backend.tenant("other").load("growing") == {"n": 1}
+        newer = {**GROWING["c60"], "messages": [*GROWING["c60"]["messages"], {"role": "assistant", "content": "new"}]}
+        await backend.save("growing", newer, "c61")
+        await backend.delete("growing", [f"c{n}" for n in range(1, 61)])
+        assert differs(await backend.load("growing"), newer) is None

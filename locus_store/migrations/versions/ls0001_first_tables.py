@@ -38,7 +38,7 @@ def upgrade() -> None:
     op.create_index(
         op.f("ix_locus_store_threads_recent"),
         "locus_store_threads",
-        ["tenant", "updated_at", "thread_id"],
+        ["tenant", "updated_at"],
         schema=schema,
     )
     op.create_table(
