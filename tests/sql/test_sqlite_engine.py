@@ -125,13 +125,15 @@ class TestLifeCycle:
         asyncio.run(driver.aclose())
 
     async def test_case_63_close_leaves_nothing(self, path: Path) -> None:
+        gc.collect()  # what other tests left must not go while this one counts
         before = threading.active_count(), len(os.listdir("/proc/self/fd"))
         driver = SQLiteDriver(path)
         for i in range(5):
             await asyncio.gather(*[save(driver, f"c{i}", key=Key("default", f"t{n}")) for n in range(8)])
             await driver.aclose()
             await driver.aclose()
-            assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == before
+            assert threading.active_count() <= before[0]
+            assert len(os.listdir("/proc/self/fd")) <= before[1]
             assert os.listdir(path.parent) == ["store.db"], "the log was not put back into the file"
 
     @pytest.mark.parametrize("where", ["file", "memory"])
