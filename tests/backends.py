@@ -354,7 +354,7 @@ class PostgreSQLPlace(Place):
 
     def assert_nothing_open(self) -> None:
         # The server needs a moment to notice that a client has gone.
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + 15
         while self.connections() and time.monotonic() < deadline:
             time.sleep(0.01)
         assert self.connections() == 0

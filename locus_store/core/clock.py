@@ -28,6 +28,8 @@ class IncreasingClock:
     """Gives each moment once: ``max(now, last + 1)``."""
 
     def __init__(self, clock: Clock) -> None:
+        if not callable(clock):
+            raise TypeError(f"clock must be a function that returns microseconds, got {type(clock).__name__}")
         self._clock = clock
         self._last = 0
 

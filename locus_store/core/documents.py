@@ -72,7 +72,7 @@ class Documents:
                     checkpoint_id=new_id,
                     fresh_id=checkpoint_id is None,
                     stamp=stamp,
-                    parent=check_optional_id(parent),
+                    parent=check_optional_id(parent, "parent"),
                     base=planned.base,
                     expected_version=expected_version,
                     if_exists=if_exists,

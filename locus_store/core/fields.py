@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, is_typeddict
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, PlainSerializer, RootModel, TypeAdapter, WrapSerializer
 from pydantic.fields import FieldInfo
@@ -117,5 +117,5 @@ def _doubtful(annotation: Any, *, chosen: bool = False) -> bool:
         return True  # Any, a type variable, a name that is not resolved
     if issubclass(annotation, BaseModel):
         return False  # its own fields say more
-    # Their fields have types of their own, which are not looked at.
-    return is_dataclass(annotation) or is_typeddict(annotation) or hasattr(annotation, "_fields")
+    # Dataclasses, typed dicts and named tuples have fields with types of their own, which are not looked at.
+    return is_dataclass(annotation) or hasattr(annotation, "__total__") or hasattr(annotation, "_fields")

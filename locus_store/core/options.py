@@ -9,6 +9,9 @@ from locus_store.core import ids
 from locus_store.core.clock import Clock
 from locus_store.core.frames import Codec
 
+LONGEST_SECONDS = 10_000 * 365 * 86_400
+"""The longest span of time that is taken, 10,000 years: what lies beyond no database counts in microseconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -30,15 +33,28 @@ class Options:
 
     def __post_init__(self) -> None:
         ids.check_tenant(self.tenant)
-        if self.ttl_seconds is not None and not self.ttl_seconds > 0:
-            raise ValueError(f"ttl_seconds must be above 0, got {self.ttl_seconds}")
+        if self.ttl_seconds is not None:
+            check_span(self.ttl_seconds, "ttl_seconds", LONGEST_SECONDS)
+            if self.ttl_seconds == 0:
+                raise ValueError("ttl_seconds must be above 0, got 0")
         if self.keep_checkpoints is not None:
             check_count(self.keep_checkpoints, "keep_checkpoints", 1)
+        if self.codec is not None and not all(hasattr(self.codec, n) for n in ("name", "bound", "encode", "decode")):
+            found = type(self.codec).__name__
+            raise TypeError(f"codec must have name, bound, encode and decode (see locus_store.Codec), got {found}")
 
 
-def check_optional_id(checkpoint_id: str | None) -> str | None:
+def check_optional_id(checkpoint_id: str | None, what: str = "checkpoint_id") -> str | None:
     """Return a checkpoint id that may be None, or raise ``ValueError`` or ``TypeError``."""
-    return None if checkpoint_id is None else ids.check_checkpoint_id(checkpoint_id)
+    return None if checkpoint_id is None else ids.check_id(checkpoint_id, what)
+
+
+def check_span(value: Any, what: str, most: float) -> None:
+    """Raise unless a value is a span of time from 0 to ``most``."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise TypeError(f"{what} must be a number, got {type(value).__name__}")
+    if not 0 <= value <= most:
+        raise ValueError(f"{what} must be from 0 to {most:,}, got {value}")
 
 
 def check_limit(limit: int | None) -> None:

@@ -7,6 +7,7 @@ nothing else, so that over a synchronous driver the same coroutines run to their
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Self
@@ -26,7 +27,7 @@ from locus_store.core.errors import (
 from locus_store.core.frames import DamagedError, Entry, ThreadName, UnknownFormatError, build, read_one
 from locus_store.core.infos import Vacuumed
 from locus_store.core.listings import Listings
-from locus_store.core.options import check_count
+from locus_store.core.options import check_count, check_span
 
 
 class Store(Listings):
@@ -65,6 +66,8 @@ class Store(Listings):
         if isinstance(checkpoint_id, str):
             wanted = [ids.check_checkpoint_id(checkpoint_id)]
         elif checkpoint_id is not None:
+            if not isinstance(checkpoint_id, Iterable):
+                raise TypeError(f"checkpoint_id must be a str or several, got {type(checkpoint_id).__name__}")
             wanted = [ids.check_checkpoint_id(one) for one in checkpoint_id]
         dropped = await self._driver.drop(key, wanted, now=self._options.clock())
         if dropped.epoch is None:
@@ -97,7 +100,7 @@ class Store(Listings):
             raise ValueError(f"a thread cannot be copied onto itself: {source_thread_id!r}")
         version = None
         if upto is not None:
-            info = await self._info(source_thread_id, ids.check_checkpoint_id(upto))
+            info = await self._info(source_thread_id, ids.check_id(upto, "upto"))
             if info is None:
                 if await self._info(source_thread_id, None) is None:
                     return False
@@ -121,14 +124,13 @@ class Store(Listings):
         Returns:
             How many checkpoints went, an ``int`` with the attributes ``blocks`` and ``bytes_freed``.
         """
-        if not isinstance(older_than_days, (int, float)) or not older_than_days >= 0:
-            raise ValueError(f"older_than_days must be a number of at least 0, got {older_than_days!r}")
+        check_span(older_than_days, "older_than_days", math.inf)
         check_count(keep_last, "keep_last", 0)
         if reclaim and not self.capabilities.reclaim:
             raise UnsupportedOperationError(type(self).__name__, "vacuum(reclaim=True)")
         now = self._options.clock()
         done = await self._driver.trim(
-            self._options.tenant, older_than=int(now - older_than_days * DAY), keep_last=keep_last, now=now
+            self._options.tenant, older_than=int(max(0, now - older_than_days * DAY)), keep_last=keep_last, now=now
         )
         freed = await self._driver.reclaim() if reclaim else 0
         return Vacuumed(done.checkpoints, done.blocks, freed)
@@ -151,6 +153,8 @@ class Store(Listings):
             keep: Leave values that are there as they are, instead of replacing them.
         """
         ids.check_id(scope, "scope")
+        if not isinstance(values, Mapping):
+            raise TypeError(f"values must be a dict, got {type(values).__name__}")
         key, codec = self._key(thread_id), self._options.codec
         items = [
             (ids.check_id(k, "key"), build((), [encode(v, (k,))], codec, ThreadName(*key))) for k, v in values.items()
