@@ -8,12 +8,12 @@ from pydantic import BaseModel
 
 from locus_store.core.checkpointer import Checkpointer
 from locus_store.core.clock import Clock, IncreasingClock, process_clock
-from locus_store.core.codec import why_not
 from locus_store.core.driver import Driver, IfExists
 from locus_store.core.errors import SerializationError
 from locus_store.core.frames import Codec
 from locus_store.core.ids import DEFAULT_TENANT
 from locus_store.core.ledger import Ledger
+from locus_store.core.marks import why_not
 from locus_store.core.metadata import Metadata
 from locus_store.core.options import Options
 from locus_store.core.state import AgentState

@@ -8,9 +8,10 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from locus_store.core.codec import Path, encode
+from locus_store.core.codec import encode
 from locus_store.core.errors import SerializationError
 from locus_store.core.fields import fields_of
+from locus_store.core.paths import KEY, Path
 
 _NUMBERS = (int, float, bool)
 
@@ -61,7 +62,7 @@ def _in_dicts(then: dict[Any, Any], back: dict[Any, Any], path: Path) -> tuple[P
         return path, dict
     for (key, value), (key_back, value_back) in zip(then.items(), back.items(), strict=True):
         if type(key) is not type(key_back) or not _equal(key, key_back):
-            return (*path, key), type(key)
+            return (*path, KEY), type(key)
         found = difference(value, value_back, (*path, key))
         if found is not None:
             return found

@@ -24,11 +24,13 @@ from uuid import UUID
 from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from locus_store.core.codec import KEY, MAX_DEPTH, MEMBER, Path, encode, show_path
+from locus_store.core.codec import encode
 from locus_store.core.comparing import difference
 from locus_store.core.errors import SerializationError
 from locus_store.core.fields import Fields, Place, fields_of, item_type
 from locus_store.core.lists import LIST, OPEN_KEYS, TUPLE, StateList
+from locus_store.core.marks import MAX_DEPTH
+from locus_store.core.paths import KEY, MEMBER, Path, show_path
 from locus_store.core.unchanged import digest_of
 
 State = TypeVar("State", bound=BaseModel)
@@ -125,12 +127,14 @@ class _Walk:
 
     Attributes:
         unseen: The conversions that were met and are not known to be undone on loading.
+        unknown: Whether something was met of which it is not known how to turn it into plain data.
     """
 
-    __slots__ = ("unseen",)
+    __slots__ = ("unknown", "unseen")
 
     def __init__(self) -> None:
         self.unseen: list[tuple[Fields, Place]] = []
+        self.unknown = False
 
     def met(self, owner: Fields, place: Place) -> None:
         """Note a conversion."""
@@ -165,7 +169,7 @@ class _Walk:
             if part_kind in _LEAVES or (not part and part_kind in _CONTAINERS):
                 found[name] = part
             else:
-                found[name] = self._field(kind, known, name, part, path, lists)
+                found[name] = self._field(value, known, name, path, lists)
         if len(found) < len(names):
             missing = min(names - found.keys())
             raise SerializationError(show_path((*path, missing)), "the model lacks the value of this field")
@@ -175,10 +179,21 @@ class _Walk:
             found[name] = self._part(part, (*path, name), _Spot(kind, known, ("extra", name), True, lists))
         return found
 
-    def _field(self, kind: type[BaseModel], known: Fields, name: str, part: Any, path: Path, lists: bool) -> Any:
+    def _field(self, value: BaseModel, known: Fields, name: str, path: Path, lists: bool) -> Any:
         if known.serialized and name in known.serialized:
             return None  # comes from the model's own serializer
-        return self._part(part, (*path, name), _Spot(kind, known, ("field", name), name in known.doubtful, lists))
+        kind, path = type(value), (*path, name)
+        part = value.__dict__[name]
+        plain = self._part(part, path, _Spot(kind, known, ("field", name), name in known.doubtful, lists))
+        if self.unknown:  # but the field's declared type may know
+            self.unknown = False
+            try:
+                dumped = value.model_dump(mode="json", by_alias=False, include={name}, warnings="error")[name]
+            except (PydanticSerializationError, LookupError, ValueError):
+                return plain  # the codec refuses it and says where
+            self.met(known, ("declared", name, digest_of(encode(dumped, path))))
+            return dumped
+        return plain
 
     def _own_serializers(self, value: BaseModel, known: Fields, found: dict[str, Any], path: Path) -> None:
         assert known.serialized is not None
@@ -201,15 +216,19 @@ class _Walk:
         if kind is list or kind is tuple:
             return self._sequence(value, path, spot)
         if kind is dict:
-            return {
+            made = {
                 self._key(k, path, spot): v if type(v) in _LEAVES else self._part(v, (*path, k), spot.at(k))
                 for k, v in value.items()
             }
+            if len(made) < len(value):
+                raise SerializationError(show_path((*path, KEY)), "two keys would become one")
+            return made
         if kind is set or kind is frozenset:
             return self._members(value, path, spot)
         plain = self._converted(value, path, spot)
         if spot.doubtful:
-            self.met(spot.owner, (*spot.steps, kind, digest_of(encode(plain, path))))
+            if not self.unknown:
+                self.met(spot.owner, (*spot.steps, kind, digest_of(encode(plain, path))))
         else:
             self.met(spot.owner, (*spot.steps, kind, value._name_) if isinstance(value, Enum) else (*spot.steps, kind))
         return plain
@@ -229,7 +248,8 @@ class _Walk:
         try:
             return to_jsonable_python(value)
         except (PydanticSerializationError, ValueError):
-            return value  # the codec refuses it and says where
+            self.unknown = True
+            return value
 
     def _key(self, key: Any, path: Path, spot: _Spot) -> Any:
         if type(key) in _LEAVES or type(key) is tuple:
@@ -245,10 +265,14 @@ class _Walk:
             return value
         inner = spot.at(MEMBER)
         made = [self._part(v, (*path, MEMBER), inner) for v in value]
-        if not any(type(m) in (dict, list, set) for m in made):
-            return type(value)(made)
-        self.met(spot.owner, (*spot.steps, type(value)))
-        return sorted(made, key=lambda m: encode(m, path).data)
+        try:
+            plain = type(value)(made)
+        except TypeError:  # a model's dict is no member of a set
+            self.met(spot.owner, (*spot.steps, type(value)))
+            return sorted(made, key=lambda m: encode(m, path).data)
+        if len(plain) < len(value):
+            raise SerializationError(show_path((*path, MEMBER)), "two members would become one")
+        return plain
 
     def _sequence(self, value: Sequence[Any], path: Path, spot: _Spot) -> Any:
         kinds = set(map(type, value))

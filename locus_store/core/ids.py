@@ -19,7 +19,7 @@ def _check(value: Any, what: str, limit: int) -> str:
     try:
         size = len(value) if value.isascii() else len(value.encode())
     except UnicodeEncodeError:
-        raise ValueError(f"{what} holds a lone surrogate, which no database stores: {value!a}") from None
+        raise ValueError(f"{what} holds a lone surrogate, which no database stores: {value[:64]!a}") from None
     if not 1 <= size <= limit:
         raise ValueError(f"{what} must have 1 to {limit} bytes of UTF-8, got {size}")
     if "\x00" in value:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from locus_store.core.codec import Path, decode_entries
+from locus_store.core.codec import decode_entries
 from locus_store.core.driver import Base
 from locus_store.core.loading import REST, Loaded
+from locus_store.core.paths import Path
 from locus_store.core.references import OWN, Range
 from locus_store.core.unchanged import Snapshot, digest_of
 from locus_store.core.watching import Watch

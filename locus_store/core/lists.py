@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from locus_store.core.codec import MAX_DEPTH, Path, show_path, why_not
 from locus_store.core.errors import SerializationError
+from locus_store.core.marks import MAX_DEPTH, why_not
+from locus_store.core.paths import Path, show_path
 
 LIST, TUPLE = "l", "t"
 OPEN_KEYS = frozenset({str, int, bool})

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from locus_store.core import frames
-from locus_store.core.codec import Path, decode_entries, decode_lines
+from locus_store.core.codec import decode_entries, decode_lines
 from locus_store.core.driver import Base, Stored
 from locus_store.core.frames import MARKED, MIXED, PLAIN, Body, Codec, Counts, DamagedError, Entry, Frame, ThreadName
 from locus_store.core.lists import put_back
+from locus_store.core.paths import Path
 from locus_store.core.references import Range, References
 
 REST = 0

@@ -16,9 +16,10 @@ from hashlib import blake2b
 from math import isfinite
 from typing import Any
 
-from locus_store.core.codec import decode, encode, show_path
+from locus_store.core.codec import decode, encode
 from locus_store.core.errors import SerializationError
 from locus_store.core.frames import MARKED, PLAIN, Entry
+from locus_store.core.paths import KEY, MEMBER, show_path
 
 Metadata = Mapping[str, Any]
 
@@ -54,10 +55,11 @@ def _refuse_not_finite(value: Any, path: tuple[Any, ...]) -> None:
         raise SerializationError(show_path(path), f"metadata cannot hold {value!r}: no query could find it")
     if type(value) is dict:
         for key, item in value.items():
+            _refuse_not_finite(key, (*path, KEY))
             _refuse_not_finite(item, (*path, key))
     elif type(value) in (list, tuple, set, frozenset):
         for i, item in enumerate(value):
-            _refuse_not_finite(item, (*path, i))
+            _refuse_not_finite(item, (*path, i if type(value) in (list, tuple) else MEMBER))
 
 
 def terms(tenant: str, metadata: Metadata) -> tuple[bytes, ...]:
@@ -105,4 +107,6 @@ def matches(query: Any, value: Any) -> bool:
 
 def _same_key(key: Any, value: dict[Any, Any]) -> bool:
     """Whether the dict has the key itself, not one that is only equal to it."""
-    return key in value and (type(key) is str or any(k == key and type(k) is type(key) for k in value))
+    if key not in value:
+        return False
+    return type(key) is str or any(k == key and encode(k) == encode(key) for k in value)

@@ -28,9 +28,10 @@ from hypothesis import strategies as st
 from pydantic_core import from_json
 
 from locus_store.core import codec
-from locus_store.core.codec import MAX_DEPTH, decode, decode_entries, encode, encode_entry
+from locus_store.core.codec import decode, decode_entries, encode, encode_entry
 from locus_store.core.errors import SerializationError
 from locus_store.core.frames import MARKED, PLAIN, RAW, DamagedError, Entry, UnknownFormatError
+from locus_store.core.marks import MAX_DEPTH
 
 PARSERS = {
     "pydantic": partial(from_json, allow_inf_nan=False, cache_strings="keys"),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import enum
 import functools
+import re
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from ipaddress import IPv4Address
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
@@ -111,6 +113,9 @@ class Everything(BaseModel):
     maybe: Colour | None = None
     path: Path = Path("/tmp/x")
     pure: PurePosixPath = PurePosixPath("a/b")
+    pures: dict[str, list[PurePosixPath]] = {"a": [PurePosixPath("c")]}
+    pattern: re.Pattern[str] = re.compile("a+")
+    fraction: Fraction = Fraction(1, 3)
     url: HttpUrl = HttpUrl("https://example.org/x?y=1")
     address: IPv4Address = IPv4Address("127.0.0.1")
     size: ByteSize = ByteSize(5)
@@ -293,6 +298,18 @@ class Strict(BaseModel):
     colour: Colour = Colour.RED
     pair: tuple[Inner, ...] = (Inner(),)
     sets: set[Colour] = {Colour.RED}
+
+
+class Mixed(BaseModel):
+    by_key: dict[Colour | str, int] = {}
+    by_colour: dict[Colour, int] = {}
+    members: set[Colour] = set()
+
+
+def test_what_would_become_one_is_refused():
+    refused(Mixed(by_key={Colour.RED: 1}), "$.by_key.<key>")
+    refused(Mixed.model_construct(by_colour={Colour.RED: 1, "red": 2}), "$.by_colour.<key>")
+    refused(Mixed.model_construct(members={Colour.RED, "red"}), "$.members.<member>")
 
 
 def test_a_strict_model_comes_back_too():

@@ -73,8 +73,8 @@ def upgrade() -> None:
         schema=schema,
     )
     if op.get_context().dialect.name == "postgresql":
-        # A payload that fits into a page stays in its row; a larger one leaves it as it is, not compressed.
-        storage = "ALTER COLUMN payload SET STORAGE EXTERNAL, SET (toast_tuple_target = 8160)"
+        # What fits into a page stays in its row, so that a save is one; what is larger (joined blocks) the server compresses.
+        storage = "SET (toast_tuple_target = 8160)"
         op.execute(sa.DDL(f"ALTER TABLE %(fullname)s {storage}").against(blocks))  # type: ignore[no-untyped-call]
     op.create_table(
         "locus_store_terms",
