@@ -73,7 +73,7 @@ def upgrade() -> None:
         schema=schema,
     )
     if op.get_context().dialect.name == "postgresql":
-        # What fits into a page stays in its row, so that a save is one; what is larger (joined blocks) the server compresses.
+        # What fits into a page stays in its row; what is larger (joined blocks) the server compresses and moves out.
         storage = "SET (toast_tuple_target = 8160)"
         op.execute(sa.DDL(f"ALTER TABLE %(fullname)s {storage}").against(blocks))  # type: ignore[no-untyped-call]
     op.create_table(
