@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 import pytest
 from elsewhere import connect
@@ -67,7 +68,7 @@ async def records(store):
 
 
 async def reclaim(store):
-    await store.save("t", {"b": bytes(3_000_000)})
+    await store.save("t", {"b": os.urandom(3_000_000)})
     await store.delete("t")
     assert (await store.vacuum(reclaim=True)).bytes_freed > 1_000_000
 

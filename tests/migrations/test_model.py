@@ -71,12 +71,12 @@ def test_postgresql_has_the_very_same_catalog(postgresql: Database) -> None:
     assert {row for row in found if VERSION_TABLE not in row[1]} == expected
 
 
-def test_large_blocks_leave_the_row_whole_and_are_not_compressed_again(postgresql: Database) -> None:
+def test_large_blocks_are_compressed_and_small_ones_stay_in_their_rows(postgresql: Database) -> None:
     postgresql(upgrade)
     assert postgresql.execute(
         "SELECT attstorage, reloptions FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid "
         "WHERE relname = 'locus_store_blocks' AND attname = 'payload'"
-    ) == [(b"e", ["toast_tuple_target=8160"])]
+    ) == [(b"x", ["toast_tuple_target=8160"])]
 
 
 def test_names_are_short_enough_for_every_database(database: Database) -> None:

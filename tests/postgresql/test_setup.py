@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -279,7 +280,9 @@ async def test_reclaim(open_driver: Open, session: Any) -> None:
     driver = open_driver()
     await save(driver, fresh("kept"))
     for i in range(20):
-        await save(driver, fresh(f"{i}" * 100_000, key=KEY._replace(thread_id="big")), KEY._replace(thread_id="big"))
+        await save(
+            driver, fresh(os.urandom(50_000).hex(), key=KEY._replace(thread_id="big")), KEY._replace(thread_id="big")
+        )
     await driver.drop(KEY._replace(thread_id="big"), None, now=tick())
     size = "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relname LIKE 'locus_store%' AND relkind = 'r'"
     before = await session.fetchval(size)
