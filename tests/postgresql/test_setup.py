@@ -279,7 +279,7 @@ async def test_without_prepared_statements(open_driver: Open) -> None:
 async def test_reclaim(open_driver: Open, session: Any) -> None:
     driver = open_driver()
     await save(driver, fresh("kept"))
-    for i in range(20):
+    for _ in range(20):
         await save(
             driver, fresh(os.urandom(50_000).hex(), key=KEY._replace(thread_id="big")), KEY._replace(thread_id="big")
         )
