@@ -347,7 +347,7 @@ class PostgreSQLPlace(Place):
     def connections(self, state: str = "%") -> int:
         """How many connections other than this one the database has, in a state."""
         rows = self.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
             f" AND pid <> pg_backend_pid() AND state LIKE '{state}'"
         )
         return int(rows[0][0])
