@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,18 @@ R = TypeVar("R")
 
 MEMORY = ":memory:"
 _SIDE_FILES = ("-wal", "-shm")
+
+# SQLite puts the log back into the file when the last connection is closed. Of two that close at the same moment each
+# sees the other, and neither does it. Re-entrant: the garbage collector may close one in a thread that does.
+_closing = threading.RLock()
+
+
+def _after_fork() -> None:
+    global _closing
+    _closing = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 Identity = tuple[int, int]
 
@@ -167,7 +180,7 @@ class Files:
 
     def close(self, connection: DirectConnection) -> None:
         """Close a connection."""
-        with contextlib.suppress(sqlite3.Error, SQLAlchemyError):
+        with _closing, contextlib.suppress(sqlite3.Error, SQLAlchemyError):
             connection.connection.close()
 
 

@@ -136,6 +136,14 @@ class TestLifeCycle:
             assert len(os.listdir("/proc/self/fd")) <= before[1]
             assert os.listdir(path.parent) == ["store.db"], "the log was not put back into the file"
 
+    async def test_connections_that_close_at_the_same_moment_leave_no_log(self, path: Path) -> None:
+        for i in range(50):
+            driver = SQLiteDriver(path)
+            await save(driver, f"c{i}")
+            await asyncio.gather(*[load(driver) for _ in range(8)])
+            await driver.aclose()
+            assert os.listdir(path.parent) == ["store.db"]
+
     @pytest.mark.parametrize("where", ["file", "memory"])
     @pytest.mark.parametrize("ends", ["", "sys.exit(0)", "raise KeyboardInterrupt"])
     def test_case_63_a_program_that_forgets_to_close(self, path: Path, where: str, ends: str) -> None:
