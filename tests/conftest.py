@@ -3,6 +3,7 @@
 `postgresql_server`  session: the server, started by the first test that asks for it (`servers.PostgreSQLServer`)
 `postgresql_url`     a fresh, empty database for this test: ``postgresql://…``
 `new_postgresql`     makes servers that belong to one test, which may stop, kill and restart them
+`mariadb_server`, `mariadb_url`, `new_mariadb`: the same for MariaDB (or a MySQL of somebody else's)
 """
 
 from __future__ import annotations
@@ -77,6 +78,47 @@ def new_postgresql() -> Iterator[Callable[..., servers.PostgreSQLServer]]:
         except servers.ServerUnavailableError as error:
             unavailable("postgresql", error)
         servers.note_ran("postgresql", f"PostgreSQL {server.version}")
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[servers.MariaDBServer]:
+    """The session's MariaDB server. A test that stops it starts it again."""
+    try:
+        server = servers.start_mariadb()
+    except servers.ServerUnavailableError as error:
+        unavailable("mariadb", error)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def mariadb_url(mariadb_server: servers.MariaDBServer) -> Iterator[str]:
+    """The URL of an empty database that lives as long as the test: ``mariadb://…``."""
+    servers.note_ran("mariadb", mariadb_server.version)
+    mariadb_server.ensure_running()
+    url = mariadb_server.create_database()
+    yield url
+    mariadb_server.ensure_running()
+    mariadb_server.drop_database(url)
+
+
+@pytest.fixture
+def new_mariadb() -> Iterator[Callable[..., servers.MariaDBServer]]:
+    """Starts servers of the test's own: ``new_mariadb({"max-allowed-packet": "1M"})``. Two seconds each."""
+    started: list[servers.MariaDBServer] = []
+
+    def start(settings: dict[str, str] | None = None) -> servers.MariaDBServer:
+        try:
+            server = servers.start_mariadb(settings, external=False)
+        except servers.ServerUnavailableError as error:
+            unavailable("mariadb", error)
+        servers.note_ran("mariadb", server.version)
         started.append(server)
         return server
 

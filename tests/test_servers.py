@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import asyncmy
 import asyncpg
 import pytest
 import servers
 from fault_proxy import FaultProxy
 
-LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncmy.errors.Error)
 Launcher = Callable[..., servers.PostgreSQLServer]
 
 
@@ -87,25 +88,72 @@ class TestPostgreSQL:
     def test_a_killed_run_leaves_no_server(self, tmp_path, postgresql_server):
         if not postgresql_server.managed:
             pytest.skip("needs a server that the tests start")
-        program = (
-            "import servers, time\nprint(servers.start_postgresql(external=False).port, flush=True)\ntime.sleep(99)"
-        )
-        here = {**os.environ, "PYTHONPATH": str(Path(servers.__file__).parent), "TMPDIR": str(tmp_path)}
-        with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=here) as child:
-            port = child.stdout.readline().strip()
-            folders = list(tmp_path.glob("locus-pg-*"))
-            child.send_signal(signal.SIGKILL)
-        wanted = f"-p\0{port}\0".encode()
+        assert_a_killed_run_leaves_no_server("start_postgresql", "-p\0{}\0", tmp_path)
 
-        def left() -> list[Path]:
-            return [entry for entry in Path("/proc").glob("[0-9]*/cmdline") if wanted in _read(entry)]
 
-        deadline = time.monotonic() + 10
-        while left() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert port
-        assert not left()
-        assert len(folders) == 1
+class TestMariaDB:
+    def test_every_test_has_an_empty_database(self, mariadb_url, mariadb_server):
+        assert mariadb_server.execute("SHOW TABLES", url=mariadb_url) == []
+        mariadb_server.execute("CREATE TABLE t (a VARCHAR(9))", "INSERT INTO t VALUES ('ä')", url=mariadb_url)
+        assert mariadb_server.execute("SELECT a FROM t", url=mariadb_url) == [("ä",)]
+        other = mariadb_server.create_database()
+        try:
+            assert mariadb_server.execute("SHOW TABLES", url=other) == []
+        finally:
+            mariadb_server.drop_database(other)
+
+    async def test_a_database_is_dropped_under_its_clients(self, mariadb_server):
+        url = mariadb_server.create_database()
+        place = {"host": mariadb_server.host, "port": mariadb_server.port, "user": "root"}
+        connection = await asyncmy.connect(**place, db=url.rpartition("/")[2])
+        mariadb_server.execute("CREATE TABLE t (a int)", url=url)
+        async with connection.cursor() as cursor:
+            await cursor.execute("INSERT INTO t VALUES (1)")  # holds the table until its end
+        assert len(mariadb_server.sessions(url)) == 1
+        mariadb_server.drop_database(url)
+        with pytest.raises(LOST):
+            await connection.query("SELECT 1")
+        connection.close()
+
+    def test_what_was_committed_survives_crashes(self, new_mariadb):
+        server = new_mariadb({"innodb-flush-log-at-trx-commit": "1"})
+        port = server.port
+        url = server.create_database()
+        server.execute("CREATE TABLE t (a int)", url=url)
+        for crash in (server.kill, server.stop):
+            server.execute("INSERT INTO t VALUES (1)", url=url)
+            crash()
+            with pytest.raises(LOST):
+                server.execute("SELECT 1")
+            server.start()
+        assert server.port == port
+        assert len(server.execute("SELECT a FROM t", url=url)) == 2
+
+    @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+    def test_a_killed_run_leaves_no_server(self, tmp_path, mariadb_server):
+        if not mariadb_server.managed:
+            pytest.skip("needs a server that the tests start")
+        assert_a_killed_run_leaves_no_server("start_mariadb", "--port={}\0", tmp_path)
+
+
+def assert_a_killed_run_leaves_no_server(start: str, port_of: str, folder: Path) -> None:
+    program = f"import servers, time\nprint(servers.{start}(external=False).port, flush=True)\ntime.sleep(99)"
+    here = {**os.environ, "PYTHONPATH": str(Path(servers.__file__).parent), "TMPDIR": str(folder)}
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=here) as child:
+        port = child.stdout.readline().strip()
+        folders = list(folder.glob("locus-*"))
+        child.send_signal(signal.SIGKILL)
+    wanted = port_of.format(port).encode()
+
+    def left() -> list[Path]:
+        return [entry for entry in Path("/proc").glob("[0-9]*/cmdline") if wanted in _read(entry)]
+
+    deadline = time.monotonic() + 10
+    while left() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert port
+    assert not left()
+    assert len(folders) == 1
 
 
 def _read(path: Path) -> bytes:
@@ -190,6 +238,16 @@ class TestFindingServers:
         with pytest.raises(servers.ServerUnavailableError, match=f"{servers.POSTGRESQL_URL} does not answer"):
             servers.start_postgresql()
 
+    def test_a_mysql_url_that_does_not_answer_is_named(self, monkeypatch):
+        monkeypatch.setenv(servers.MYSQL_URL, f"mysql://x@127.0.0.1:{servers.free_port()}/x")
+        with pytest.raises(servers.ServerUnavailableError, match=f"{servers.MYSQL_URL} does not answer"):
+            servers.start_mariadb()
+
+    def test_without_a_mariadb_the_package_is_named(self, monkeypatch):
+        monkeypatch.setattr(servers.shutil, "which", lambda *_, **__: None)
+        with pytest.raises(servers.ServerUnavailableError, match="install mariadb-server"):
+            servers.start_mariadb(external=False)
+
     def test_a_folder_without_binaries_is_named(self, monkeypatch, tmp_path):
         monkeypatch.setenv(servers.POSTGRESQL_BIN, str(tmp_path))
         with pytest.raises(servers.ServerUnavailableError, match=r"lacks initdb or postgres"):
@@ -222,5 +280,6 @@ class TestSummary:
             "backend file: not run: no selected test uses it",
             "backend sqlite: ran, 1 test (SQLite 3.45)",
             "backend postgresql: not run: no server: none",
+            "backend mariadb: not run: no selected test uses it",
             "backend oracle: not run: no URL",
         ]
