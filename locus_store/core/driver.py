@@ -189,10 +189,14 @@ class Dropped:
 
 
 class Trimmed(NamedTuple):
-    """What a sweep over a tenant removed: checkpoints (expired threads included), and blocks nothing referred to."""
+    """What a sweep over a tenant removed: checkpoints (expired threads included), and blocks nothing referred to.
+
+    ``skipped`` are the ids of threads that were left as they are, because foreign keys of the host's forbid a removal.
+    """
 
     checkpoints: int
     blocks: int
+    skipped: tuple[str, ...] = ()
 
 
 class Driver(ABC):

@@ -18,6 +18,7 @@
     │   └── SchemaIncompleteError                  tables there, but not all of them, or no schema row
     └── BackendError                               the storage behind the store refused or failed
         ├── BackendUnavailableError (ConnectionError)  it cannot be reached, or the connection was lost
+        ├── ReferencedError                        a foreign key of the host's forbids what would be removed
         └── RetryableError                         the same call may succeed later
             ├── StoreBusyError      (TimeoutError) a lock was not free within the time allowed
             └── TransactionConflictError           the whole transaction must be run again
@@ -184,6 +185,25 @@ class BackendError(LocusStoreError):
 
 class BackendUnavailableError(BackendError, ConnectionError):
     """The storage cannot be reached, or the connection was lost; never taken for "no such thread"."""
+
+
+class ReferencedError(BackendError):
+    """A foreign key of the host's own tables forbids a removal.
+
+    Nothing was removed. In a transaction of the caller's something may have been: roll it back.
+
+    Args:
+        thread_id: The thread that it points at, or at one of whose checkpoints. None where that is not known yet.
+        said: What the database said.
+    """
+
+    def __init__(self, thread_id: str | None, said: str) -> None:
+        which = "a thread" if thread_id is None else f"thread {thread_id!r}"
+        super().__init__(
+            f"{which} or a checkpoint of it is pointed at by rows of other tables, and they must go first: {said}"
+        )
+        self.thread_id = thread_id
+        self.said = said
 
 
 class RetryableError(BackendError):

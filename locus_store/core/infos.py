@@ -57,16 +57,19 @@ class Vacuumed(int):
     Attributes:
         blocks: Blocks removed that nothing referred to any more, beyond those of the checkpoints.
         bytes_freed: Bytes given back to the operating system; 0 unless that was asked for.
+        skipped: The ids of threads that were left as they are, because foreign keys of other tables forbid it.
     """
 
     blocks: int
     bytes_freed: int
+    skipped: tuple[str, ...]
 
-    def __new__(cls, checkpoints: int, blocks: int, bytes_freed: int) -> Self:
+    def __new__(cls, checkpoints: int, blocks: int, bytes_freed: int, skipped: tuple[str, ...] = ()) -> Self:
         """Make one."""
         made = super().__new__(cls, checkpoints)
         made.blocks = blocks
         made.bytes_freed = bytes_freed
+        made.skipped = skipped
         return made
 
 

@@ -122,7 +122,7 @@ class Store(Listings):
             reclaim: Also give free space back to the operating system (on SQLite this rewrites the file).
 
         Returns:
-            How many checkpoints went, an ``int`` with the attributes ``blocks`` and ``bytes_freed``.
+            How many checkpoints went, an ``int`` with the attributes ``blocks``, ``bytes_freed`` and ``skipped``.
         """
         check_span(older_than_days, "older_than_days", math.inf)
         check_count(keep_last, "keep_last", 0)
@@ -133,7 +133,7 @@ class Store(Listings):
             self._options.tenant, older_than=int(max(0, now - older_than_days * DAY)), keep_last=keep_last, now=now
         )
         freed = await self._driver.reclaim() if reclaim else 0
-        return Vacuumed(done.checkpoints, done.blocks, freed)
+        return Vacuumed(done.checkpoints, done.blocks, freed, done.skipped)
 
     async def search(self, query: str, limit: int = 10) -> list[dict[str, Any]]:
         """Find words in stored text, where ``capabilities.search`` says so."""

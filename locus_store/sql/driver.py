@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from locus_store.core.capabilities import EVERYTHING_SHARED
 from locus_store.core.driver import Driver, Dropped, Info, Key, Plan, PutResult, Saved, Stored, Trimmed
-from locus_store.core.errors import LocusStoreError, PayloadTooLargeError
+from locus_store.core.errors import LocusStoreError, PayloadTooLargeError, ReferencedError
 from locus_store.core.frames import Codec
 from locus_store.sql import copying, reading, records, removal, sealing, sweeping
 from locus_store.sql.dialects.base import Dialect
@@ -49,6 +49,15 @@ class SQLDriver(Driver):
         The function may be run again from the start after the database undid the transaction.
         """
 
+    async def _change(
+        self, key: Key, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """`_write`; where a foreign key of the host's forbids a removal, the error names the thread."""
+        try:
+            return await self._write(function, *args, **kwargs)
+        except ReferencedError as error:
+            raise ReferencedError(key.thread_id, error.said) from error.__cause__
+
     # -------------------------------------------------------------------------------------------------------- saving
 
     async def put(self, key: Key, plan: Plan) -> PutResult:
@@ -56,7 +65,7 @@ class SQLDriver(Driver):
         self._check_size(plan.payload)
         if plan.block is not None:
             self._check_size(plan.block)
-        result = await self._write(self.dialect.put, key, plan, self.codec)
+        result = await self._change(key, self.dialect.put, key, plan, self.codec)
         if isinstance(result, Saved):
             await self._seal_after(key, result)
         return result
@@ -113,28 +122,35 @@ class SQLDriver(Driver):
 
     async def drop(self, key: Key, checkpoint_ids: Sequence[str] | None, *, now: int) -> Dropped:
         """See `Driver.drop`."""
-        return await self._write(removal.drop, self.dialect, key, checkpoint_ids, now, self.codec)
+        return await self._change(key, removal.drop, self.dialect, key, checkpoint_ids, now, self.codec)
 
     async def clone(
         self, source: Key, dest: Key, *, upto: int | None, overwrite: bool, now: int
     ) -> Literal["copied", "missing", "exists"]:
         """See `Driver.clone`."""
-        return await self._write(copying.clone, self.dialect, source, dest, upto, overwrite, now, self.codec)
+        return await self._change(dest, copying.clone, self.dialect, source, dest, upto, overwrite, now, self.codec)
 
     async def trim(self, tenant: str, *, older_than: int, keep_last: int, now: int) -> Trimmed:
         """See `Driver.trim`."""
         checkpoints = blocks = 0
+        skipped: list[str] = []
         after: str | None = ""
         while after is not None:
             names, after = await self._read(sweeping.candidates, tenant, older_than, keep_last, now, after)
             for name in names:
                 key = Key(tenant, name)
-                done = await self._write(
-                    sweeping.trim_thread, self.dialect, key, older_than, keep_last, now, self.codec
-                )
-                checkpoints += done.checkpoints
-                blocks += done.blocks
-        return Trimmed(checkpoints, blocks)
+                try:
+                    done = await self._change(
+                        key, sweeping.trim_thread, self.dialect, key, older_than, keep_last, now, self.codec
+                    )
+                except ReferencedError:
+                    if not self.capabilities.own_connections:
+                        raise  # the caller's transaction may be of no use any more
+                    skipped.append(name)
+                else:
+                    checkpoints += done.checkpoints
+                    blocks += done.blocks
+        return Trimmed(checkpoints, blocks, tuple(skipped))
 
     # ------------------------------------------------------------------------------------------------------- records
 
@@ -144,7 +160,7 @@ class SQLDriver(Driver):
         """See `Driver.put_records`."""
         for _, payload in items:
             self._check_size(payload)
-        await self._write(records.put_records, self.dialect, key, scope, items, keep, now, expires_at)
+        await self._change(key, records.put_records, self.dialect, key, scope, items, keep, now, expires_at)
 
     async def records(self, key: Key, scope: str | None, *, now: int) -> list[tuple[str, str, bytes]]:
         """See `Driver.records`."""
@@ -152,4 +168,4 @@ class SQLDriver(Driver):
 
     async def drop_records(self, key: Key, scope: str | None, *, now: int) -> int:
         """See `Driver.drop_records`."""
-        return await self._write(records.drop_records, self.dialect, key, scope, now)
+        return await self._change(key, records.drop_records, self.dialect, key, scope, now)

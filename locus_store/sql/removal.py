@@ -83,6 +83,7 @@ _WITH_ID = select(CHECKPOINTS.c.id, *_REFERENCES).where(
     _OF_THREAD, CHECKPOINTS.c.checkpoint_id.in_(bindparam("ids", expanding=True))
 )
 _DELETE_CHECKPOINT = delete(CHECKPOINTS).where(CHECKPOINTS.c.id == bindparam("row"))
+_DELETE_CHECKPOINTS = delete(CHECKPOINTS).where(CHECKPOINTS.c.id.in_(bindparam("rows", expanding=True)))
 _DELETE_TERMS = delete(TERMS).where(TERMS.c.thread == bindparam("of_thread"), TERMS.c.version == bindparam("at"))
 _HEAD = (
     select(CHECKPOINTS.c.version, CHECKPOINTS.c.checkpoint_id)
@@ -96,9 +97,10 @@ _SET_HEAD = (
     .where(THREADS.c.id == bindparam("of_thread"))
     .values(head_version=bindparam("new_head"), head_id=bindparam("new_head_id"), epoch=bindparam("new_epoch"))
 )
-_ERASE = [
-    delete(table).where(table.c.thread == bindparam("of_thread")) for table in (BLOCKS, TERMS, CHECKPOINTS, RECORDS)
-] + [delete(THREADS).where(THREADS.c.id == bindparam("of_thread"))]
+# What a host's foreign keys may point at goes first: if one forbids that, nothing else has gone yet.
+_ERASE_THREAD = delete(THREADS).where(THREADS.c.id == bindparam("of_thread"))
+_ERASE = [delete(table).where(table.c.thread == bindparam("of_thread")) for table in (CHECKPOINTS, RECORDS, TERMS)]
+_ERASE_BLOCKS = delete(BLOCKS).where(BLOCKS.c.thread == bindparam("of_thread"))
 
 
 class Doomed(NamedTuple):
@@ -171,8 +173,9 @@ def drop_some(
 
 def erase(connection: Connection, thread: int) -> int:
     """Remove a locked thread with all that belongs to it; returns how many blocks it had."""
-    blocks, *_ = [connection.execute(statement, {"of_thread": thread}).rowcount for statement in _ERASE]
-    return blocks
+    for statement in (_ERASE_THREAD, *_ERASE):
+        connection.execute(statement, {"of_thread": thread})
+    return connection.execute(_ERASE_BLOCKS, {"of_thread": thread}).rowcount
 
 
 def count_checkpoints(connection: Connection, thread: int) -> int:
@@ -181,15 +184,24 @@ def count_checkpoints(connection: Connection, thread: int) -> int:
 
 
 def delete_checkpoints(connection: Connection, thread: int, doomed: Sequence[Doomed]) -> None:
-    """Remove rows of checkpoints, and their terms."""
-    if doomed:
-        connection.execute(_DELETE_CHECKPOINT, [{"row": d.row} for d in doomed])
-        delete_terms(connection, thread, [d.version for d in doomed])
+    """Remove rows of checkpoints, and their terms.
+
+    It comes before all else that a removal writes: a host's foreign key may forbid it.
+    """
+    if len(doomed) == 1:
+        connection.execute(_DELETE_CHECKPOINT, {"row": doomed[0].row})
+    else:
+        # All of them in one statement: it fails as a whole.
+        for some in chunks(doomed):
+            connection.execute(_DELETE_CHECKPOINTS, {"rows": [d.row for d in some]})
+    delete_terms(connection, thread, [d.version for d in doomed])
 
 
 def delete_terms(connection: Connection, thread: int, versions: Iterable[int]) -> None:
     """Remove the terms of some versions."""
-    connection.execute(_DELETE_TERMS, [{"of_thread": thread, "at": version} for version in versions])
+    places = [{"of_thread": thread, "at": version} for version in versions]
+    if places:
+        connection.execute(_DELETE_TERMS, places)
 
 
 def losses(

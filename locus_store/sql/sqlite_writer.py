@@ -18,7 +18,7 @@ from typing import Any, cast
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from locus_store.core.errors import LocusStoreError
+from locus_store.core.errors import LocusStoreError, ReferencedError
 from locus_store.sql.dialects.sqlite import SQLITE
 from locus_store.sql.sqlite_direct import DirectConnection
 from locus_store.sql.sqlite_files import patiently
@@ -37,9 +37,12 @@ class Job:
         args: The arguments.
         busy_timeout: Seconds from now that it may wait for locks.
         bare: Run it outside of any transaction.
+
+    Attributes:
+        alone: No other shares its transaction.
     """
 
-    __slots__ = ("args", "bare", "deadline", "function", "future", "loop")
+    __slots__ = ("alone", "args", "bare", "deadline", "function", "future", "loop")
 
     def __init__(
         self, function: Callable[..., Any], args: Sequence[Any], busy_timeout: float, *, bare: bool = False
@@ -47,6 +50,7 @@ class Job:
         self.function = function
         self.args = args
         self.bare = bare
+        self.alone = False
         self.deadline = time.monotonic() + busy_timeout
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
@@ -130,7 +134,15 @@ class Writer:
             self._run_group(connection, job, queue, outcomes)
             self._commit(connection, outcomes)
         except BaseException as e:
-            outcomes = [(job, None, error or translate(e)) for job, _, error in outcomes]
+            said = translate(e)
+            waiting = [job for job, _, error in outcomes if error is None]
+            if isinstance(said, ReferencedError) and len(waiting) > 1:
+                # A host's foreign key that is checked at the commit, and one of these is why: each by itself, then.
+                for other in waiting:
+                    other.alone = True
+                self._again.extend(waiting)
+                outcomes = [outcome for outcome in outcomes if outcome[2] is not None]
+            outcomes = [(job, None, error or said) for job, _, error in outcomes]
             with contextlib.suppress(sqlite3.Error, SQLAlchemyError):
                 finish(connection)
         hand_back(outcomes)
@@ -156,7 +168,7 @@ class Writer:
                         outcomes.append((job, None, translate(e)))
                     if not alone:
                         return
-            if len(outcomes) >= _GROUP or time.monotonic() > until:
+            if first.alone or len(outcomes) >= _GROUP or time.monotonic() > until:
                 return
             job = self._next(queue)
 

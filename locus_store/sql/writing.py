@@ -172,6 +172,7 @@ def _put(connection: Connection, key: Key, thread: ThreadRow, plan: Plan, codec:
     epoch = new_epoch() if lost else thread.epoch
     moment = thread.next_moment(plan.now)
 
+    removal.delete_checkpoints(connection, thread.id, doomed)
     connection.execute(
         _SET_THREAD,
         {
@@ -198,7 +199,6 @@ def _put(connection: Connection, key: Key, thread: ThreadRow, plan: Plan, codec:
         else:
             connection.execute(_REPLACE, changed | {"new_created_at": moment})
     _insert_terms(connection, thread.id, version, plan)
-    removal.delete_checkpoints(connection, thread.id, doomed)
     removal.take_out(connection, thread.id, lost)
     return Saved(version, epoch, own)
 

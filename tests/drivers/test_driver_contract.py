@@ -134,7 +134,7 @@ class TestNothingThere:
         assert await driver.drop(KEY, None, now=tick()) == Dropped(0, None, None)
         assert await driver.drop(KEY, ["c"], now=tick()) == Dropped(0, None, None)
         assert await driver.clone(KEY, Key("default", "u"), upto=None, overwrite=True, now=tick()) == "missing"
-        assert await driver.trim("default", older_than=LATE, keep_last=1, now=tick()) == (0, 0)
+        assert await driver.trim("default", older_than=LATE, keep_last=1, now=tick()) == (0, 0, ())
         assert await driver.drop_records(KEY, None, now=tick()) == 0
 
 
@@ -522,7 +522,7 @@ class TestThreads:
         assert await names(driver, "globex") == await names(driver, "*") == []
         assert await found(driver, b"1" * 16) == ["c1"]
         assert await found(driver, b"1" * 16, tenant="acme") == ["c2"]
-        assert await driver.trim("acme", older_than=LATE, keep_last=0, now=tick()) == (1, 1)
+        assert await driver.trim("acme", older_than=LATE, keep_last=0, now=tick()) == (1, 1, ())
         assert await load(driver) == out("x")
         await driver.drop(KEY, None, now=tick())
         await save(driver, make_plan("c3", key=other), other)
@@ -717,13 +717,13 @@ class TestTrim:
         assert await ids(driver) == ["c4", "c3", "c2"]
         assert await load(driver) == out(*[f"x{i}" for i in range(5)])
         assert (await driver.trim("default", older_than=LATE, keep_last=2, now=9000)).checkpoints == 1
-        assert (await driver.trim("default", older_than=LATE, keep_last=2, now=9000)) == (0, 0)
+        assert (await driver.trim("default", older_than=LATE, keep_last=2, now=9000)) == (0, 0, ())
         assert await ids(driver) == ["c4", "c3"]
 
     async def test_frees_blocks(self, driver: Driver) -> None:
         for i in range(4):
             await save(driver, make_plan(f"c{i}", a(f"x{i}")))
-        assert await driver.trim("default", older_than=LATE, keep_last=1, now=tick()) == (3, 3)
+        assert await driver.trim("default", older_than=LATE, keep_last=1, now=tick()) == (3, 3, ())
         assert await load(driver) == out("x3")
 
     async def test_everything(self, driver: Driver) -> None:

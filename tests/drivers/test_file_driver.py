@@ -404,7 +404,7 @@ async def test_files_of_a_newer_release(driver: FileDriver, folder: Path) -> Non
     await grow(driver, "d1", key=Key("default", "u"))
     found = await driver.find("default", [], thread_id=None, newest_only=True, limit=None, offset=0, now=tick())
     assert [i.checkpoint_id for i in found] == ["d1"]
-    assert await driver.trim("default", older_than=0, keep_last=1, now=tick()) == (0, 0)
+    assert await driver.trim("default", older_than=0, keep_last=1, now=tick()) == (0, 0, ())
 
 
 async def test_damaged_records(driver: FileDriver, folder: Path) -> None:
@@ -430,7 +430,7 @@ async def test_trim_sweeps_what_the_dead_have_left(driver: FileDriver, folder: P
     (folder / "t-default" / "t-empty").mkdir()
     os.utime(folder / "t-default" / "t-empty", (1, 1))
     (folder / "t-default" / "t-starting").mkdir()
-    assert await driver.trim("default", older_than=0, keep_last=1, now=tick()) == (0, 1)
+    assert await driver.trim("default", older_than=0, keep_last=1, now=tick()) == (0, 1, ())
     assert files(folder) == {
         str(THREAD / n)
         for n in ("thread.json", "c000000000001-c1", "c000000000002-c2", "b000000000001", "b000000000002")

@@ -359,7 +359,7 @@ class TestSweeping:
         epoch = get(connection).epoch
         names, after = sweeping.candidates(connection, "default", 0, 1, tick(), "")
         assert (names, after) == (["t"], "t")
-        assert sweeping.trim_thread(connection, SQLITE, KEY, 0, 1, tick(), None) == (0, 1)
+        assert sweeping.trim_thread(connection, SQLITE, KEY, 0, 1, tick(), None) == (0, 1, ())
         assert sweeping.candidates(connection, "default", 0, 1, tick(), "").names == []
         assert sweeping.candidates(connection, "default", 0, 1, tick(), "t") == ([], None)
         assert rows(connection)["terms"] == 3

@@ -9,7 +9,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, bindparam, exc, insert
 
 from locus_store.core.driver import Key, Plan, PutResult, Stored
-from locus_store.core.errors import BackendError, BackendUnavailableError, StoreBusyError, TransactionConflictError
+from locus_store.core.errors import (
+    BackendError,
+    BackendUnavailableError,
+    ReferencedError,
+    StoreBusyError,
+    TransactionConflictError,
+)
 from locus_store.core.frames import Codec
 from locus_store.core.patterns import Pattern
 from locus_store.sql import reading, writing
@@ -23,6 +29,7 @@ class Kind(Enum):
 
     RETRYABLE = "the transaction was undone because of another one"
     DUPLICATE = "a row with this key is there"
+    REFERENCED = "rows of other tables point at what would be removed"
     BUSY = "a lock was not free in time"
     GONE = "the database cannot be reached, or the connection was lost"
     OTHER = "anything else"
@@ -65,6 +72,8 @@ class Dialect:
         found: BackendError
         if kind is Kind.RETRYABLE:
             found = TransactionConflictError(message)
+        elif kind is Kind.REFERENCED:
+            found = ReferencedError(None, f"{type(cause).__name__}: {cause}")
         elif kind is Kind.BUSY:
             found = StoreBusyError(message)
         elif kind is Kind.GONE:

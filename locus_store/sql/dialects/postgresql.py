@@ -11,13 +11,14 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from locus_store.core.driver import Key, Stored
-from locus_store.core.errors import BackendError
+from locus_store.core.errors import BackendError, ReferencedError
 from locus_store.sql.dialects.base import Dialect, Kind
 from locus_store.sql.statements import BLOCKS, CHECKPOINTS, THREADS, alive, named
 
 # SQLSTATE codes.
 _UNDONE = {"40001", "40P01"}
 _DUPLICATE = {"23505", "23P01"}
+_REFERENCED = {"23503", "23001"}
 _BUSY = {"55P03"}
 _GONE = {"53300", "57P01", "57P02", "57P03", "57P04", "57P05"}
 TOO_LARGE = {"54000", "XX000"}
@@ -72,7 +73,10 @@ class PostgreSQLDialect(Dialect):
         if sqlstate(cause) is not None:
             kind = self.classify(error)
             said = f"{type(cause).__name__}: {cause.args[0] if cause.args else ''}"
-            found = type(found)(said if kind is Kind.OTHER else f"{kind.value}: {said}")
+            if isinstance(found, ReferencedError):
+                found = ReferencedError(None, said)
+            else:
+                found = type(found)(said if kind is Kind.OTHER else f"{kind.value}: {said}")
         found.__cause__ = cause
         return found
 
@@ -97,6 +101,8 @@ def _kind(state: str) -> Kind:
         return Kind.RETRYABLE
     if state in _DUPLICATE:
         return Kind.DUPLICATE
+    if state in _REFERENCED:
+        return Kind.REFERENCED
     if state in _BUSY:
         return Kind.BUSY
     if state in _GONE or state[:2] in ("08", "28") or state == "3D000":

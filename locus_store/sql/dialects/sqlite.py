@@ -21,6 +21,8 @@ _KINDS = {
     sqlite3.SQLITE_IOERR: Kind.GONE,
 }
 _DUPLICATES = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+# ON DELETE RESTRICT is a trigger within SQLite.
+_REFERENCED = (sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY, sqlite3.SQLITE_CONSTRAINT_TRIGGER)
 _BE_THE_WRITER = update(THREADS).where(THREADS.c.id == -1).values(version=0)
 _LITERAL = str.maketrans({"*": "[*]", "?": "[?]", "[": "[[]"})
 
@@ -44,6 +46,8 @@ class SQLiteDialect(Dialect):
             return super().classify(error)
         if code in _DUPLICATES:
             return Kind.DUPLICATE
+        if code in _REFERENCED and "FOREIGN KEY" in str(found):
+            return Kind.REFERENCED
         if code == sqlite3.SQLITE_BUSY_SNAPSHOT:
             return Kind.RETRYABLE
         return _KINDS.get(code & 0xFF, Kind.OTHER)
