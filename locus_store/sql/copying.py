@@ -69,7 +69,7 @@ _BOUND = [
         .where(CHECKPOINTS.c.thread == _DEST, CHECKPOINTS.c.id > bindparam("after"))
         .order_by(CHECKPOINTS.c.id)
         .limit(_PAGE),
-        update(CHECKPOINTS).where(CHECKPOINTS.c.id == bindparam("row")).values(payload=bindparam("bound")),
+        update(CHECKPOINTS).where(CHECKPOINTS.c.id == bindparam("of_row")).values(payload=bindparam("bound")),
         frames.rebind_one,
     ),
     (
@@ -77,7 +77,7 @@ _BOUND = [
         .where(RECORDS.c.thread == _DEST, RECORDS.c.id > bindparam("after"))
         .order_by(RECORDS.c.id)
         .limit(_PAGE),
-        update(RECORDS).where(RECORDS.c.id == bindparam("row")).values(payload=bindparam("bound")),
+        update(RECORDS).where(RECORDS.c.id == bindparam("of_row")).values(payload=bindparam("bound")),
         frames.rebind_one,
     ),
     (
@@ -86,7 +86,7 @@ _BOUND = [
         .order_by(BLOCKS.c.block_number)
         .limit(_PAGE),
         update(BLOCKS)
-        .where(BLOCKS.c.thread == _DEST, BLOCKS.c.block_number == bindparam("row"))
+        .where(BLOCKS.c.thread == _DEST, BLOCKS.c.block_number == bindparam("of_row"))
         .values(payload=bindparam("bound")),
         frames.rebind,
     ),
@@ -189,7 +189,7 @@ def _rebind(connection: Connection, copy: int, codec: Codec, source: ThreadName,
                     raise UnsupportedFormatError(source.thread_id, None, f"it cannot be copied: {e}") from e
                 except ValueError as e:
                     raise CorruptCheckpointError(source.thread_id, None, f"it cannot be copied: {e}") from e
-                connection.execute(write, {"dest": copy, "row": row, "bound": bound})
+                connection.execute(write, {"dest": copy, "of_row": row, "bound": bound})
             if len(rows) < _PAGE:
                 break
             after = rows[-1][0]

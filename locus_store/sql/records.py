@@ -25,7 +25,7 @@ _THERE = select(RECORDS.c.record_key, RECORDS.c.id).where(
     _OF_THREAD, _IN_SCOPE, RECORDS.c.record_key.in_(bindparam("keys", expanding=True))
 )
 _INSERT = insert(RECORDS)
-_REPLACE = update(RECORDS).where(RECORDS.c.id == bindparam("row")).values(payload=bindparam("new_payload"))
+_REPLACE = update(RECORDS).where(RECORDS.c.id == bindparam("of_row")).values(payload=bindparam("new_payload"))
 _SET_EXPIRY = (
     update(THREADS).where(THREADS.c.id == bindparam("of_thread")).values(expires_at=bindparam("new_expires_at"))
 )
@@ -73,7 +73,7 @@ def put_records(
     for row in new:
         connection.execute(_INSERT, row)
     if there and not keep:
-        connection.execute(_REPLACE, [{"row": row, "new_payload": values[name]} for name, row in there.items()])
+        connection.execute(_REPLACE, [{"of_row": row, "new_payload": values[name]} for name, row in there.items()])
 
 
 def records(connection: Connection, key: Key, scope: str | None, now: int) -> list[tuple[str, str, bytes]]:

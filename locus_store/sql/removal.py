@@ -82,7 +82,7 @@ _REWRITE_BLOCK = update(BLOCKS).where(_THIS_BLOCK).values(payload=bindparam("lef
 _WITH_ID = select(CHECKPOINTS.c.id, *_REFERENCES).where(
     _OF_THREAD, CHECKPOINTS.c.checkpoint_id.in_(bindparam("ids", expanding=True))
 )
-_DELETE_CHECKPOINT = delete(CHECKPOINTS).where(CHECKPOINTS.c.id == bindparam("row"))
+_DELETE_CHECKPOINT = delete(CHECKPOINTS).where(CHECKPOINTS.c.id == bindparam("of_row"))
 _DELETE_CHECKPOINTS = delete(CHECKPOINTS).where(CHECKPOINTS.c.id.in_(bindparam("rows", expanding=True)))
 _DELETE_TERMS = delete(TERMS).where(TERMS.c.thread == bindparam("of_thread"), TERMS.c.version == bindparam("at"))
 _HEAD = (
@@ -189,7 +189,7 @@ def delete_checkpoints(connection: Connection, thread: int, doomed: Sequence[Doo
     It comes before all else that a removal writes: a host's foreign key may forbid it.
     """
     if len(doomed) == 1:
-        connection.execute(_DELETE_CHECKPOINT, {"row": doomed[0].row})
+        connection.execute(_DELETE_CHECKPOINT, {"of_row": doomed[0].row})
     else:
         # All of them in one statement: it fails as a whole.
         for some in chunks(doomed):

@@ -1,7 +1,7 @@
 """The tables, and what several modules need of them; statements are built once, when a module is imported.
 
 Times are read and written as microseconds. Names of parameters differ from those of the columns that they set, as
-SQLAlchemy demands.
+SQLAlchemy demands, and are no reserved words, as Oracle demands.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ _INSERT_CHECKPOINT = insert(CHECKPOINTS)
 _INSERT_TERM = insert(TERMS)
 _CONTENT = ("version", "parent_version", "stamp", "own_block", "first_block", "last_block", "ranges", "payload")
 _NEW_CONTENT: dict[str, Any] = {name: bindparam(f"new_{name}") for name in (*_CONTENT, "metadata", "stored_size")}
-_REPLACE_IN_PLACE = update(CHECKPOINTS).where(CHECKPOINTS.c.id == bindparam("row")).values(_NEW_CONTENT)
+_REPLACE_IN_PLACE = update(CHECKPOINTS).where(CHECKPOINTS.c.id == bindparam("of_row")).values(_NEW_CONTENT)
 _REPLACE = _REPLACE_IN_PLACE.values(created_at=bindparam("new_created_at"))
 _SET_THREAD = (
     update(THREADS)
@@ -193,7 +193,7 @@ def _put(connection: Connection, key: Key, thread: ThreadRow, plan: Plan, codec:
         connection.execute(_INSERT_CHECKPOINT, values)
     else:
         removal.delete_terms(connection, thread.id, [old.version])
-        changed = {f"new_{name}": value for name, value in values.items()} | {"row": old.row}
+        changed = {f"new_{name}": value for name, value in values.items()} | {"of_row": old.row}
         if in_place:
             connection.execute(_REPLACE_IN_PLACE, changed)
         else:
