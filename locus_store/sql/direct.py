@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Dialect, Select
+from sqlalchemy import CompoundSelect, Dialect, Select
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.util import await_only
+
+Statement = Select[Any] | CompoundSelect[Any]
 
 
 class NotDirectError(Exception):
@@ -37,9 +39,9 @@ class DirectStatements:
         self._options: dict[str, Any] = (
             {} if schema is None else {"schema_translate_map": {None: schema}, "render_schema_translate": True}
         )
-        self._compiled: dict[Select[Any], _Compiled] = {}
+        self._compiled: dict[Statement, _Compiled] = {}
 
-    def of(self, statement: Select[Any], dialect: Dialect) -> _Compiled:
+    def of(self, statement: Statement, dialect: Dialect) -> _Compiled:
         """The text of a statement, which is one of a few that live as long as the process.
 
         Args:
@@ -94,7 +96,7 @@ class DirectConnection:
         self._statements = statements
         self._dialect = dialect
 
-    def execute(self, statement: Select[Any], parameters: Mapping[str, Any]) -> DirectRows:
+    def execute(self, statement: Statement, parameters: Mapping[str, Any]) -> DirectRows:
         """Send a statement and wait for its rows."""
         text, names, values = self._statements.of(statement, self._dialect)
         arguments = [parameters[name] if name in parameters else values[name] for name in names]

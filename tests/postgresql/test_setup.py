@@ -349,25 +349,6 @@ async def test_too_large(driver: PostgreSQLDriver, monkeypatch: pytest.MonkeyPat
             await driver.put(KEY, plan)
 
 
-async def test_more_than_one_value_holds(driver: PostgreSQLDriver, session: Any) -> None:
-    """Blocks that do not fit one array come row by row."""
-    await save(driver, fresh("x"))
-    await session.execute(
-        "CREATE FUNCTION refuse(bigint) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS"
-        " $$ BEGIN RAISE EXCEPTION 'array size exceeds the maximum allowed' USING ERRCODE = '54000'; END $$"
-    )
-    statements = driver._statements
-    original = type(statements).of
-
-    def refusing(self: Any, statement: Any, dialect: Any) -> Any:
-        found = original(self, statement, dialect)
-        return found._replace(text=found.text.replace("array((SELECT", "array((SELECT refuse(1)::text::bytea ||"))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(statements), "of", refusing)
-        assert await lines(driver) == ["x"]
-
-
 @pytest.mark.endurance
 async def test_three_hundred_megabytes(
     open_driver: Open, new_postgresql: Callable[..., servers.PostgreSQLServer]

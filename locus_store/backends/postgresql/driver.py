@@ -13,17 +13,15 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.util import greenlet_spawn
 
 from locus_store.backends.postgresql.options import address, place
-from locus_store.core.driver import Key, Plan, PutResult, Saved, Stored
-from locus_store.core.errors import BackendError, MissingDependencyError
+from locus_store.core.driver import Key, Plan, PutResult, Saved
+from locus_store.core.errors import MissingDependencyError
 from locus_store.core.frames import Codec
-from locus_store.sql import reading
 from locus_store.sql.async_driver import AsyncSQLDriver, OutcomeUnknownError, Progress
 from locus_store.sql.async_engine import AsyncEngines
 from locus_store.sql.dialects.base import Kind
 from locus_store.sql.dialects.postgresql import (
     LIMIT_WAITING,
     NO_SCHEMA,
-    TOO_LARGE,
     PostgreSQLDialect,
     quoted,
     sqlstate,
@@ -157,16 +155,6 @@ class PostgreSQLDriver(AsyncSQLDriver):
                 if self.dialect.classify(error) in (Kind.RETRYABLE, Kind.DUPLICATE) or sqlstate(error) == THREAD_GONE:
                     return None
                 raise
-
-    async def get(self, key: Key, checkpoint_id: str | None, *, now: int) -> Stored | None:
-        """See `Driver.get`."""
-        try:
-            return await super().get(key, checkpoint_id, now=now)
-        except BackendError as error:
-            if sqlstate(error.__cause__ or error) not in TOO_LARGE:
-                raise
-            # The blocks together do not fit one value: row by row, then.
-            return await super()._read(reading.get, self.dialect, key, checkpoint_id, now)
 
     async def _read(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         async def attempt(opened: LoopEngine, progress: Progress) -> R:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, LargeBinary, Select, Text, bindparam, func, select
-from sqlalchemy.dialects.postgresql import ARRAY, insert
+from sqlalchemy import Connection, Text, bindparam, func, select
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from locus_store.core.driver import Key, Stored
 from locus_store.core.errors import BackendError, ReferencedError
 from locus_store.sql.dialects.base import Dialect, Kind
-from locus_store.sql.statements import BLOCKS, CHECKPOINTS, THREADS, alive, named
+from locus_store.sql.dialects.postgresql_load import LOAD_BY_ID, LOAD_HEAD, stored
+from locus_store.sql.statements import THREADS
 
 # SQLSTATE codes.
 _UNDONE = {"40001", "40P01"}
@@ -21,8 +22,6 @@ _DUPLICATE = {"23505", "23P01"}
 _REFERENCED = {"23503", "23001"}
 _BUSY = {"55P03"}
 _GONE = {"53300", "57P01", "57P02", "57P03", "57P04", "57P05"}
-TOO_LARGE = {"54000", "XX000"}
-"""What a statement fails with whose answer is beyond the 1 GB of a value: the second comes with other causes too."""
 NO_SCHEMA = {"3F000", "42P01", "42703"}
 
 
@@ -89,11 +88,8 @@ class PostgreSQLDialect(Dialect):
         """See `Dialect.get`; one statement, so that no seal or removal comes between."""
         place: dict[str, Any] = {"tenant": key.tenant, "name": key.thread_id, "now": now}
         if checkpoint_id is None:
-            row = connection.execute(_GET_HEAD, place).first()
-        else:
-            place["checkpoint"] = checkpoint_id
-            row = connection.execute(_GET_BY_ID, place).first()
-        return None if row is None else Stored(*row)
+            return stored(connection.execute(LOAD_HEAD, place).all())
+        return stored(connection.execute(LOAD_BY_ID, place | {"checkpoint": checkpoint_id}).all())
 
 
 def _kind(state: str) -> Kind:
@@ -118,47 +114,3 @@ _INSERT_THREAD = (
 
 LIMIT_WAITING = select(func.set_config("lock_timeout", bindparam("timeout", type_=Text), True))
 """Sets lock_timeout for the rest of a transaction."""
-
-
-def _get() -> Select[Any]:
-    """One row: the checkpoint, and the payloads of its span as an array.
-
-    A block that was joined with others may begin before the span; its number is looked up first, which keeps the scan
-    bounded at both ends.
-    """
-    below = BLOCKS.alias("below")
-    first = (
-        select(func.max(below.c.block_number))
-        .where(below.c.thread == CHECKPOINTS.c.thread, below.c.block_number <= CHECKPOINTS.c.first_block)
-        .correlate(CHECKPOINTS)
-        .scalar_subquery()
-    )
-    span = (
-        select(BLOCKS.c.payload)
-        .where(
-            BLOCKS.c.thread == CHECKPOINTS.c.thread,
-            BLOCKS.c.block_number >= first,
-            BLOCKS.c.block_number <= CHECKPOINTS.c.last_block,
-        )
-        .order_by(BLOCKS.c.block_number)
-        .correlate(CHECKPOINTS)
-        .scalar_subquery()
-    )
-    return (
-        select(
-            CHECKPOINTS.c.checkpoint_id,
-            CHECKPOINTS.c.version,
-            CHECKPOINTS.c.stamp,
-            THREADS.c.epoch,
-            CHECKPOINTS.c.own_block,
-            CHECKPOINTS.c.ranges,
-            CHECKPOINTS.c.payload,
-            func.array(span, type_=ARRAY(LargeBinary)),
-        )
-        .select_from(THREADS.join(CHECKPOINTS, CHECKPOINTS.c.thread == THREADS.c.id))
-        .where(named(), alive())
-    )
-
-
-_GET_HEAD = _get().where(CHECKPOINTS.c.version == THREADS.c.head_version)
-_GET_BY_ID = _get().where(CHECKPOINTS.c.checkpoint_id == bindparam("checkpoint"))
