@@ -7,9 +7,11 @@
 #   make format      puts the code into its one format
 #   make clean       removes all that the others made
 #
-# PYTHON=python3.12 chooses the interpreter, PYTEST_ARGS="-k sqlite -x" is handed to pytest.
+# PYTHON=python3.12 chooses the interpreter, PYTEST_ARGS="-k sqlite -x" is handed to pytest, WORKERS=4 has four processes
+# run the tests in place of two, and WORKERS=0 one, as --pdb needs it.
 
 PYTHON ?= python3
+WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
@@ -46,8 +48,9 @@ check-imports: $(VENV)/.installed-test
 	$(BIN)/lint-imports --no-logo
 
 pytest: $(VENV)/.installed-test
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
+# One after the other: what they crash and measure must have the machine for itself.
 endurance: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m endurance -o faulthandler_timeout=1500 $(PYTEST_ARGS)
 

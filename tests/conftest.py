@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import hypothesis
 import pytest
@@ -26,6 +26,24 @@ def pytest_configure(config: pytest.Config) -> None:
     # The caller's own store is none of the tests' business, nor are the options of libpq.
     for name in [name for name in os.environ if name == "LOCUS_STORE_URL" or name.startswith("PG")]:
         del os.environ[name]
+
+
+# `make test` runs the tests in two processes (pytest-xdist), each with servers of its own: what they record is sent to
+# the one that writes the summary.
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["backends"] = servers.notes()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    # A worker that crashed has sent nothing; it is a failure of the run in any case.
+    theirs = getattr(node, "workeroutput", {}).get("backends")
+    if theirs is not None:
+        servers.add_notes(theirs)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -66,6 +66,20 @@ def note_missing(name: str, reason: str) -> None:
     _missing.setdefault(name, " ".join(reason.split()))
 
 
+def notes() -> dict[str, Any]:
+    """What was recorded in this process, in plain types, so that it can be sent to another one."""
+    return {"details": _details, "tests": {name: sorted(tests) for name, tests in _tests.items()}, "missing": _missing}
+
+
+def add_notes(theirs: dict[str, Any]) -> None:
+    """Adds what another process recorded (`notes`) to what was recorded here."""
+    _details.update(theirs["details"])
+    for name, tests in theirs["tests"].items():
+        _tests.setdefault(name, set()).update(tests)
+    for name, reason in theirs["missing"].items():
+        _missing.setdefault(name, reason)
+
+
 def summary_lines() -> list[str]:
     """One line per backend: ran, or not and why."""
     lines = []

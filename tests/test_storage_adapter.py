@@ -582,7 +582,7 @@ async def test_a_cancelled_save_holds_no_lock(dicts: Dicts, adapter: StorageBack
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, other, return_exceptions=True)
-        await asyncio.wait_for(adapter.save(state("c"), "t"), 1)
+        await asyncio.wait_for(adapter.save(state("c"), "t"), 30)
     assert texts(await adapter.load("t")) == ["c"]
 
 

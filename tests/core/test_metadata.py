@@ -307,7 +307,9 @@ class Colour(Enum):
     RED = "red"
 
 
-@pytest.mark.parametrize("value", [Colour.RED, object(), OrderedDict(a=1), bytearray(b"x"), 1j, len], ids=repr)
+@pytest.mark.parametrize(
+    "value", [Colour.RED, object(), OrderedDict(a=1), bytearray(b"x"), 1j, len], ids=lambda value: type(value).__name__
+)
 def test_what_cannot_be_stored_is_refused_where_it_is(value):
     with pytest.raises(SerializationError) as caught:
         encode_metadata({"fine": 1, "a": [0, {"b": value}]})

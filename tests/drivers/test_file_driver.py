@@ -658,7 +658,7 @@ async def test_a_lock_that_is_not_free(folder: Path) -> None:
         started = time.monotonic()
         with pytest.raises(StoreBusyError):
             await call
-        assert 0.15 < time.monotonic() - started < 2
+        assert 0.15 < time.monotonic() - started < 8  # and not 10, the default
     assert await load(driver) == lines("c1")
     for fd in held:
         os.close(fd)
@@ -667,18 +667,17 @@ async def test_a_lock_that_is_not_free(folder: Path) -> None:
 
 
 async def test_a_busy_thread_does_not_hold_up_others(folder: Path) -> None:
-    driver = FileDriver(folder, lock_timeout=0.5)
+    driver = FileDriver(folder, lock_timeout=60)
     await grow(driver, "c1")
     [path] = (folder / ".locks").iterdir()
     fd = os.open(path, os.O_RDWR)
     fcntl.flock(fd, fcntl.LOCK_EX)
     waiting = [asyncio.create_task(driver.put(KEY, make_plan(f"d{i}"))) for i in range(5)]
     await asyncio.sleep(0.05)
-    started = time.monotonic()
     await grow(driver, "c1", key=Key("default", "another"))
-    assert time.monotonic() - started < 0.3
-    assert all(isinstance(r, StoreBusyError) for r in await asyncio.gather(*waiting, return_exceptions=True))
+    assert not any(task.done() for task in waiting)
     os.close(fd)
+    assert all(isinstance(saved, Saved) for saved in await asyncio.gather(*waiting))
     await driver.aclose()
 
 

@@ -31,9 +31,9 @@ async def test_a_save_costs_what_is_new() -> None:
     driver = MemoryDriver()
     times = []
     for first in (1, 2001, 4001):
-        start = time.perf_counter()
+        start = time.process_time()
         await grow(driver, first, 2000)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert times[2] < 3 * times[0] + 0.05
     stored = await driver.get(KEY, None, now=tick())
     assert document(stored) == {1: [f'"x{i}"' for i in range(1, 6001)]}

@@ -129,7 +129,7 @@ def test_case_63_a_script_that_forgets_to_close_ends(place):
     ended = time.time()
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert ended - float(done.stdout) < 2
+    assert ended - float(done.stdout) < 10  # 2 s where nothing else runs: it waits for nothing
 
 
 @only("sqlite")

@@ -89,7 +89,7 @@ def test_without_a_checkout(sqlite: Database, tmp_path: Path) -> None:
     [
         (["-x", "ulr=sqlite://"], "-x ulr: not known"),
         (["-x", "url=memory://"], "memory:// is no relational database"),
-        (["-x", "url=postgresql+psycopg://h/d"], "needs the package 'psycopg': pip install 'locus-store[postgresql]'"),
+        (["-x", "url=postgresql+pg8000://h/d"], "needs the package 'pg8000': pip install 'locus-store[postgresql]'"),
         (["-x", "url=no-url-with-secret"], "not the URL of a relational database"),
     ],
 )

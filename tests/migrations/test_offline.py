@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import re
 import sqlite3
 from pathlib import Path
 
 import pytest
-from migrations.conftest import OURS, Database, run_alembic
+from migrations.conftest import OURS, ROOT, Database, run_alembic
 
 from locus_store.sql.schema import REVISION, check
 
@@ -33,8 +33,18 @@ def test_renders(dialect: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_driver_is_needed() -> None:
-    assert [name for name in ("oracledb", "MySQLdb", "pymysql") if importlib.util.find_spec(name)] == []
+def test_no_driver_is_needed(tmp_path: Path) -> None:
+    """They are kept from being imported, whether or not they are installed."""
+    drivers = ("asyncmy", "asyncpg", "cx_Oracle", "MySQLdb", "oracledb", "psycopg", "psycopg2", "pymysql")
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import sys\nsys.modules |= dict.fromkeys({drivers})\nprint('without drivers')\n"
+    )
+    for dialect in DIALECTS:
+        path = os.pathsep.join([str(tmp_path), str(ROOT)])
+        command = ["-x", f"url={dialect}://", "upgrade", "head", "--sql"]
+        told = run_alembic(*command, cwd=tmp_path, PYTHONPATH=path)
+        assert told.startswith("without drivers")
+        assert "CREATE TABLE" in told
 
 
 def test_oracle(tmp_path: Path) -> None:

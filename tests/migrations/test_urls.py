@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from locus_store.migrations.environment import with_connection
@@ -52,7 +54,8 @@ def test_what_is_no_url_is_not_repeated() -> None:
     assert "my-password" not in str(caught.value)
 
 
-def test_a_driver_that_is_not_installed_is_named() -> None:
+def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ImportError, match=r"needs the package 'psycopg'"):
         with_connection(engine_url("postgresql+psycopg://h/d"), lambda connection: None)
 

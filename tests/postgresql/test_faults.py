@@ -134,9 +134,11 @@ async def test_sessions_are_terminated_all_the_time(open_driver: Open, session: 
 
     async def killer() -> None:
         nonlocal going
-        for _ in range(25):
+        kills = 0
+        while kills < 25 or sum(len(w.saved) for w in writers) < 60:
             await asyncio.sleep(0.08)
             await terminate(session)
+            kills += 1
         going = False
 
     await asyncio.gather(*map(write, writers), killer())
@@ -208,16 +210,16 @@ async def test_the_server_is_not_there(through: Open, proxy: FaultProxy) -> None
 
 
 async def test_a_server_that_does_not_answer(through: Open, proxy: FaultProxy) -> None:
-    driver = through(connect_args={"timeout": 0.5, "command_timeout": 0.5})
+    driver = through(connect_args={"timeout": 2, "command_timeout": 2})
     await save(driver, fresh("x"))
     await proxy.set("blackhole")
     started = time.monotonic()
     with pytest.raises(BackendUnavailableError):
         await driver.get(KEY, None, now=tick())
     with pytest.raises(BackendUnavailableError):
-        await through(connect_args={"timeout": 0.5}).prepare()
+        await through(connect_args={"timeout": 2}).prepare()
     await driver.aclose()
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 40
     await proxy.set("pass")
     assert await lines(driver) == ["x"]
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -139,6 +140,10 @@ def test_descriptors_and_sessions_stay_flat(
     assert len(driver._engines._opened) <= 1
     name = postgresql_url.rpartition("/")[2]
     query = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'"
+    # The server needs a moment to notice that a client has gone.
+    deadline = time.monotonic() + 15
+    while postgresql_server.execute(query)[0][0] and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert postgresql_server.execute(query)[0][0] == 0
 
 

@@ -199,7 +199,9 @@ async def test_never_anothers_data(open_driver: Open) -> None:
 
     async def stop() -> None:
         nonlocal going
-        await asyncio.sleep(4)
+        deadline = asyncio.get_running_loop().time() + 60
+        while min(len(writer.saved) for writer in writers) < 40 and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.05)
         going = False
 
     await asyncio.gather(*map(write, writers), *map(remove, drivers), stop())

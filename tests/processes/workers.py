@@ -108,7 +108,7 @@ def disturb(address: str, by: str, start: str, stop: str) -> None:
         async with connect(address) as store:
             wait_for(start)
             n = 0
-            while not Path(stop).exists():
+            while n < 2 or not Path(stop).exists():
                 await asyncio.gather(read(store), others(store, n), reborn(store, n))
                 n += 1
             say(json.dumps([by, n]))

@@ -61,7 +61,7 @@ def open_files(folder: Path) -> list[str]:
 def _nothing_left(tmp_path: Path) -> Iterator[None]:
     yield
     gc.collect()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while (our_threads() or open_files(tmp_path)) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert our_threads() == []
@@ -170,7 +170,7 @@ class TestLifeCycle:
         assert process.stdout.readline() == "saved\n"
         start = time.monotonic()
         finished(process)
-        assert time.monotonic() - start < 2
+        assert time.monotonic() - start < 10  # it does not wait for anything
         if where == "file":
             assert os.listdir(path.parent) == ["store.db"]
 
@@ -256,7 +256,7 @@ class TestGroups:
         """The writer does nothing until the event is set; what is sent to it meanwhile becomes one group."""
         await driver.prepare()
         go = threading.Event()
-        waiting = asyncio.ensure_future(driver._write(lambda _: go.wait(10)))
+        waiting = asyncio.ensure_future(driver._write(lambda _: go.wait(60)))
         await asyncio.sleep(0.02)
         return waiting, go
 
@@ -331,9 +331,8 @@ class TestGroups:
         driver = SQLiteDriver(path)
         await save(driver, "c")
         waiting, go = await self.occupied(driver)
-        start = time.monotonic()
         assert await load(driver) == ["x"]
-        assert time.monotonic() - start < 0.5
+        assert not waiting.done()
         go.set()
         await waiting
         await driver.aclose()
@@ -379,7 +378,7 @@ class TestBusy:
         start = time.monotonic()
         with pytest.raises(StoreBusyError) as caught:
             await driver.put(KEY, make_plan("d", {1: ['"x"']}))
-        assert 0.2 < time.monotonic() - start < 2
+        assert 0.2 < time.monotonic() - start < 10  # and not 30, the default
         assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
         assert await load(driver) == ["x"]
         holder.execute("ROLLBACK")
@@ -392,8 +391,8 @@ class TestBusy:
         holder = sqlite3.connect(path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         driver = SQLiteDriver(path)
-        await asyncio.wait_for(driver.prepare(), 2)
-        assert await asyncio.wait_for(load(driver), 2) == ["x"]
+        await asyncio.wait_for(driver.prepare(), 15)
+        assert await asyncio.wait_for(load(driver), 15) == ["x"]
         holder.close()
         await driver.aclose()
 
