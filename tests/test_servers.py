@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -280,6 +281,24 @@ class TestSummary:
             "backend file: not run: no selected test uses it",
             "backend sqlite: ran, 1 test (SQLite 3.45)",
             "backend postgresql: not run: no server: none",
+            "backend mariadb: not run: no selected test uses it",
+            "backend oracle: not run: no URL",
+        ]
+
+    def test_what_several_processes_noted_is_added_up(self, monkeypatch):
+        servers.note_ran("sqlite")
+        servers.note_missing("oracle", "no URL")
+        theirs = json.loads(json.dumps(servers.notes()))
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", "another.py::test (call)")
+        servers.note_ran("sqlite", "SQLite 3.45")
+        servers.note_ran("file")
+        servers.add_notes(theirs)
+        servers.add_notes(theirs)
+        assert servers.summary_lines() == [
+            "backend memory: not run: no selected test uses it",
+            "backend file: ran, 1 test",
+            "backend sqlite: ran, 2 tests (SQLite 3.45)",
+            "backend postgresql: not run: no selected test uses it",
             "backend mariadb: not run: no selected test uses it",
             "backend oracle: not run: no URL",
         ]
