@@ -305,7 +305,9 @@ class Driver(ABC):
 
     @abstractmethod
     async def prepare(self) -> None:
-        """Make what is missing (schema, folders) where that is allowed, and check it; idempotent, safe in parallel."""
+        """Make what is missing or old (schema, folders) where that is allowed, and check it; idempotent, safe in
+        parallel.
+        """
 
     @abstractmethod
     async def aclose(self) -> None:

@@ -186,7 +186,16 @@ class Store(Listings):
     # ---------------------------------------------------------------------------------------------------- life cycle
 
     async def setup(self) -> None:
-        """Make what is missing (tables, folders) where that is allowed, and check it; first use does the same."""
+        """Make what is missing (tables, folders), bring what an older release made up to date, and check it.
+
+        With ``create_schema=False`` it only checks. It may be called at any time, and in several processes at once.
+        First use does the same, but on a server it leaves the tables of an older release alone.
+
+        Raises:
+            SchemaNotReadyError: The tables are missing or old, and are not to be made here, or by this user.
+            SchemaAheadError: They are of a newer release.
+            SchemaIncompleteError: Some of them are missing.
+        """
         await self._driver.prepare()
 
     async def close(self) -> None:

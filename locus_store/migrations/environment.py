@@ -27,7 +27,7 @@ from locus_store.core.errors import MissingDependencyError
 from locus_store.migrations.filters import our_object, ours
 from locus_store.migrations.locks import lock_database
 from locus_store.migrations.urls import ENVIRONMENT, database_url, schema_in
-from locus_store.sql.models import metadata
+from locus_store.sql.models import models_in
 from locus_store.sql.schema import VERSION_TABLE, effective_schema
 
 _log = logging.getLogger("locus_store.migrations")
@@ -104,13 +104,8 @@ def _options(schema: str | None, table_schema: str | None) -> dict[str, Any]:
         schema: Where the tables are.
         table_schema: The same, as reflection names it: None for the connection's default schema.
     """
-    target = metadata
-    if table_schema is not None:
-        target = MetaData(naming_convention=metadata.naming_convention)
-        for table in metadata.sorted_tables:
-            table.to_metadata(target, schema=table_schema)
     return {
-        "target_metadata": target,
+        "target_metadata": models_in(table_schema).metadata,
         "version_table": VERSION_TABLE,
         "version_table_schema": schema,
         "locus_store_schema": schema,

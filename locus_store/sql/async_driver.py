@@ -54,7 +54,7 @@ class AsyncSQLDriver(SQLDriver):
         engines: The engines.
         codec: What frames go through.
         schema: The schema of the tables, or None for the connection's own.
-        create_schema: Make the tables on first use if they are missing.
+        create_schema: Make the tables on first use if they are missing; `prepare` also upgrades them.
         fill: How many connections are opened at first use in a loop.
 
     Attributes:
@@ -176,13 +176,13 @@ class AsyncSQLDriver(SQLDriver):
         """See `Driver.prepare`."""
         opened = await self._engines.here()
         if not (self._ready and opened.prepared):
-            await self._prepare(opened)
+            await self._prepare(opened, asked=True)
 
-    async def _prepare(self, opened: LoopEngine) -> None:
+    async def _prepare(self, opened: LoopEngine, *, asked: bool = False) -> None:
         async with opened.preparing:
             try:
                 if not self._ready:
-                    await self._look(opened)
+                    await self._look(opened, asked)
                     self._ready = True
                 if not opened.prepared:
                     await opened.fill(self._fill)
@@ -192,14 +192,16 @@ class AsyncSQLDriver(SQLDriver):
                     raise
                 raise self._translate(error, Progress())  # noqa: B904 - it has the driver's own error as its cause
 
-    async def _look(self, opened: LoopEngine) -> None:
+    async def _look(self, opened: LoopEngine, asked: bool) -> None:
         async with opened.connect() as connection:
             try:
                 await connection.run_sync(check, schema=self._schema)
                 return
             except SchemaNotReadyError as error:
-                if not self._create_schema or error.current is not None:
+                # What an older release made is changed when that is asked for: it may be running still.
+                if not self._create_schema or (error.current is not None and not asked):
                     raise
+                found = error.current
             await connection.execution_options(isolation_level="READ COMMITTED")
             try:
                 async with connection.begin():
@@ -209,9 +211,10 @@ class AsyncSQLDriver(SQLDriver):
                     raise
                 refused: BackendError = self.dialect.translate(error)
                 raise SchemaNotReadyError(
-                    None,
+                    found,
                     REVISION,
-                    f"and this user may not create them ({refused}): run `alembic upgrade head` as one who may",
+                    f"and this user may not {'create' if found is None else 'change'} them ({refused}): "
+                    "run `alembic upgrade head` as one who may",
                 ) from refused.__cause__
 
     async def aclose(self) -> None:

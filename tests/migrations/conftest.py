@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ import pytest
 import servers
 from alembic.config import CommandLine, Config
 from sqlalchemy import Connection, NullPool, create_engine, event, inspect
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from locus_store.migrations.urls import engine_url
 from locus_store.sql.models import metadata
@@ -34,6 +35,7 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.name = engine_url(url).get_backend_name()
+        self.short_name = re.sub(r"\W", "_", url.rpartition("/")[2])
 
     def __call__(self, work: Callable[[Connection], T], *, begin: bool = True) -> T:
         """What `work` returns, in a transaction that is then committed, or on a connection without one.
@@ -56,6 +58,14 @@ class Database:
                 return await connection.run_sync(work)
 
         return asyncio.run(main())
+
+    def async_engine(self, **options: Any) -> AsyncEngine:
+        """An asynchronous engine as a host makes one."""
+        url = engine_url(self.url)
+        if self.name == "sqlite":
+            pytest.importorskip("aiosqlite")
+            url = url.set(drivername="sqlite+aiosqlite")
+        return create_async_engine(url, **options)
 
     def execute(self, *statements: str) -> list[Any]:
         """Runs statements and commits; the rows of the last."""

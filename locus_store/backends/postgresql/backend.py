@@ -11,7 +11,7 @@ from locus_store.backends.postgresql.driver import PostgreSQLDriver
 from locus_store.core.backend import Backend, BackendOptions
 from locus_store.core.checkpointer import Checkpointer
 from locus_store.core.state import AgentState
-from locus_store.sql.models import refuse_table_name
+from locus_store.sql.models import one_schema, refuse_table_name
 
 
 class PostgreSQLBackend(Backend):
@@ -25,10 +25,11 @@ class PostgreSQLBackend(Backend):
         password: Its password; never shown.
         dsn: All of these as one URL, ``postgresql://user:password@host:port/database``, in place of them. Parameters of
             ``asyncpg.connect``, ``sslmode``, ``application_name`` and ``connect_timeout`` may follow.
-        table_name: Refused unless None: the tables are `locus_store_…`; ``schema_name`` keeps stores apart.
-        schema_name: The schema of the tables; None leaves it to the search path.
+        table_name: Refused unless None: the tables are `locus_store_…`; ``schema`` keeps stores apart.
+        schema_name: The locus SDK's name of ``schema``.
         min_pool_size: How many connections are opened at the first call.
         max_pool_size: How many connections there are at most, for each event loop.
+        schema: The schema of the tables, which must be there; None leaves it to the search path.
         create_schema: Make the tables at the first call if they are missing; False only checks, and then a role that
             may not create anything is enough.
         lock_timeout: Seconds that a write waits for a lock before `StoreBusyError`.
@@ -51,6 +52,7 @@ class PostgreSQLBackend(Backend):
         min_pool_size: int = 1,
         max_pool_size: int = 10,
         *,
+        schema: str | None = None,
         create_schema: bool = True,
         lock_timeout: float = 10.0,
         connect_args: Mapping[str, Any] | None = None,
@@ -61,7 +63,7 @@ class PostgreSQLBackend(Backend):
         url = dsn or URL.create("postgresql", user, password or None, host, port, database)
         driver = PostgreSQLDriver(
             url,
-            schema=schema_name,
+            schema=one_schema(schema, schema_name),
             min_pool_size=min_pool_size,
             max_pool_size=max_pool_size,
             create_schema=create_schema,
