@@ -97,7 +97,7 @@ def test_options_are_taken_out_of_the_dsn(arguments: dict[str, Any]) -> None:
     assert arguments == {
         "cls": PostgreSQLBackend,
         "dsn": "postgresql://u:p%40@h/db?sslmode=require",
-        "schema_name": "agents",
+        "schema": "agents",
         "create_schema": False,
         "max_pool_size": 3,
         "tenant": "é",
@@ -154,7 +154,7 @@ def test_keywords_win_over_the_url(arguments: dict[str, Any]) -> None:
         ("sqlite:///a.db?path=b.db", "no option 'path'"),
         ("sqlite:///a.db?mode=ro&uri=true", "no option 'mode', 'uri'"),
         ("postgresql://h/d?tenent=acme", "no option 'tenent'"),
-        ("postgresql://h/d?schema=a&schema_name=b", "'schema_name' is given twice"),
+        ("postgresql://h/d?schema=a&schema_name=b", "name one thing"),
         ("memory://?tenant=a&tenant=b", "'tenant' is given twice"),
         ("memory://?ttl_seconds=soon", "'ttl_seconds' must be a number, got 'soon'"),
         ("memory://?keep_checkpoints=1.5", "'keep_checkpoints' must be an integer"),
