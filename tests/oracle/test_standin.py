@@ -183,16 +183,15 @@ async def test_a_deadlock_is_reported_to_one_and_undoes_its_statement(one: Stand
     other = await connect()
     await one.execute("UPDATE things SET digest = NULL WHERE name = 'a'")
     await other.execute("UPDATE things SET digest = NULL WHERE name = 'b'")
-    results = await asyncio.gather(
-        one.execute("UPDATE things SET digest = NULL WHERE name = 'b'"), _then_commit(other), return_exceptions=True
-    )
+    results = await asyncio.gather(_touch_last(one, "b"), _touch_last(other, "a"), return_exceptions=True)
     (error,) = [result for result in results if result is not None]
     assert error.args[0].full_code == "ORA-00060"
 
 
-async def _then_commit(connection: StandInConnection) -> None:
+async def _touch_last(connection: StandInConnection, name: str) -> None:
+    # Whoever gets the error still has its first lock.
     try:
-        await connection.execute("UPDATE things SET digest = NULL WHERE name = 'a'")
+        await connection.execute("UPDATE things SET digest = NULL WHERE name = :name", {"name": name})
     finally:
         await connection.rollback()
 
