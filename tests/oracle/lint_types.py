@@ -12,138 +12,29 @@ NEWER_TYPES = {"BOOLEAN": "23ai", "JSON": "21c", "VECTOR": "23ai"}
 BLOCK_TYPES = frozenset({"BOOLEAN", "PLS_INTEGER", "BINARY_INTEGER", "EXCEPTION"})
 
 FUNCTIONS = frozenset(
-    [
-        "ABS",
-        "AVG",
-        "CASE",
-        "CAST",
-        "CEIL",
-        "COALESCE",
-        "CONCAT",
-        "COUNT",
-        "DECODE",
-        "DENSE_RANK",
-        "EMPTY_BLOB",
-        "EMPTY_CLOB",
-        "EXTRACT",
-        "FIRST_VALUE",
-        "FLOOR",
-        "GREATEST",
-        "HEXTORAW",
-        "INSTR",
-        "INSTRB",
-        "JSON_TABLE",
-        "JSON_VALUE",
-        "LAG",
-        "LAST_VALUE",
-        "LEAD",
-        "LEAST",
-        "LENGTH",
-        "LENGTHB",
-        "LISTAGG",
-        "LOWER",
-        "LPAD",
-        "LTRIM",
-        "MAX",
-        "MIN",
-        "MOD",
-        "NULLIF",
-        "NVL",
-        "NVL2",
-        "ORA_HASH",
-        "RANK",
-        "RAWTOHEX",
-        "REGEXP_INSTR",
-        "REGEXP_LIKE",
-        "REGEXP_REPLACE",
-        "REGEXP_SUBSTR",
-        "REPLACE",
-        "ROUND",
-        "ROW_NUMBER",
-        "RPAD",
-        "RTRIM",
-        "SIGN",
-        "STANDARD_HASH",
-        "SUBSTR",
-        "SUBSTRB",
-        "SUM",
-        "SYS_CONTEXT",
-        "TO_BLOB",
-        "TO_CHAR",
-        "TO_CLOB",
-        "TO_NUMBER",
-        "TRANSLATE",
-        "TRIM",
-        "TRUNC",
-        "UPPER",
-    ]
+    """
+    ABS AVG BITAND CASE CAST CEIL COALESCE CONCAT COUNT DECODE DENSE_RANK EMPTY_BLOB EMPTY_CLOB EXTRACT
+    FIRST_VALUE FLOOR GREATEST HEXTORAW INSTR INSTRB JSON_TABLE JSON_VALUE LAG LAST_VALUE LEAD LEAST LENGTH
+    LENGTHB LISTAGG LOWER LPAD LTRIM MAX MIN MOD NULLIF NVL NVL2 ORA_HASH POWER RANK RAWTOHEX REGEXP_INSTR
+    REGEXP_LIKE REGEXP_REPLACE REGEXP_SUBSTR REPLACE ROUND ROW_NUMBER RPAD RTRIM SIGN STANDARD_HASH SUBSTR
+    SUBSTRB SUM SYS_CONTEXT TO_BLOB TO_CHAR TO_CLOB TO_NUMBER TRANSLATE TRIM TRUNC UPPER
+    """.split()  # noqa: SIM905 - easier to read
 )
 PACKAGES = frozenset(
-    [
-        "DBMS_LOB.GETLENGTH",
-        "DBMS_LOB.SUBSTR",
-        "DBMS_LOB.APPEND",
-        "DBMS_LOB.WRITEAPPEND",
-        "DBMS_LOB.CREATETEMPORARY",
-        "DBMS_LOB.FREETEMPORARY",
-        "DBMS_LOB.CALL",
-        "DBMS_LOB.SESSION",
-        "DBMS_TRANSACTION.LOCAL_TRANSACTION_ID",
-        "UTL_RAW.CONCAT",
-        "UTL_RAW.LENGTH",
-        "UTL_RAW.SUBSTR",
-        "UTL_RAW.CAST_TO_RAW",
-        "UTL_RAW.CAST_TO_VARCHAR2",
-        "UTL_I18N.STRING_TO_RAW",
-    ]
+    """
+    DBMS_LOB.GETLENGTH DBMS_LOB.SUBSTR DBMS_LOB.APPEND DBMS_LOB.WRITEAPPEND DBMS_LOB.CREATETEMPORARY
+    DBMS_LOB.FREETEMPORARY DBMS_LOB.CALL DBMS_LOB.SESSION DBMS_TRANSACTION.LOCAL_TRANSACTION_ID UTL_RAW.CONCAT
+    UTL_RAW.LENGTH UTL_RAW.SUBSTR UTL_RAW.CAST_TO_RAW UTL_RAW.CAST_TO_VARCHAR2 UTL_I18N.STRING_TO_RAW
+    """.split()  # noqa: SIM905 - easier to read
 )
 BLOCK_FUNCTIONS = frozenset({"RAISE_APPLICATION_ERROR", "SQLERRM"})
 
 _BEFORE_A_LIST = frozenset(
-    [
-        "ALL",
-        "AND",
-        "ANY",
-        "AS",
-        "BY",
-        "CHECK",
-        "COLUMNS",
-        "ELSE",
-        "EXISTS",
-        "FROM",
-        "HAVING",
-        "IDENTITY",
-        "IN",
-        "INTO",
-        "JOIN",
-        "KEY",
-        "NOT",
-        "OF",
-        "ON",
-        "OR",
-        "OVER",
-        "PARTITION",
-        "PRIMARY",
-        "RETURN",
-        "RETURNING",
-        "SELECT",
-        "SET",
-        "SOME",
-        "THEN",
-        "UNION",
-        "UNIQUE",
-        "USING",
-        "VALUES",
-        "WHEN",
-        "WHERE",
-        "WITH",
-        "WITHIN",
-        "GROUP",
-        "BETWEEN",
-        "LIKE",
-        "IF",
-        "ELSIF",
-    ]
+    """
+    ALL AND ANY AS BY CHECK COLUMNS ELSE EXISTS FROM HAVING IDENTITY IN INTO JOIN KEY NOT OF ON OR OVER
+    PARTITION PRIMARY RETURN RETURNING SELECT SET SOME THEN UNION UNIQUE USING VALUES WHEN WHERE WITH WITHIN
+    GROUP BETWEEN LIKE IF ELSIF
+    """.split()  # noqa: SIM905 - easier to read
 )
 
 

@@ -38,8 +38,9 @@ def creator(url: str) -> Callable[..., Awaitable[StandInConnection]]:
                 )
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise dpy(6005, "cannot connect to database") from error
-        return StandInConnection(connection)
+        return StandInConnection(connection, url, functions)
 
+    functions: set[str] = set()
     return connect
 
 
@@ -49,6 +50,7 @@ class StandInConnection:
     Attributes:
         autocommit: Each statement that succeeds is committed.
         outputtypehandler: Asked for the variable of each column that is fetched, unless the cursor has one.
+        functions: The blocks that were made into functions in this database.
     """
 
     thin = True
@@ -57,7 +59,9 @@ class StandInConnection:
     username = "locus"
     dsn = "standin"
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, url: str, functions: set[str]) -> None:
+        self.url = url
+        self.functions = functions
         self.autocommit = False
         self.outputtypehandler: Any = None
         self.inputtypehandler: Any = None
@@ -94,10 +98,10 @@ class StandInConnection:
         return await cursor.fetchone()
 
     async def commit(self) -> None:
-        await self._end("COMMIT")
+        await self.ended("COMMIT")
 
     async def rollback(self) -> None:
-        await self._end("ROLLBACK")
+        await self.ended("ROLLBACK")
 
     async def ping(self) -> None:
         async with self._call():
@@ -157,7 +161,8 @@ class StandInConnection:
         await self.postgresql.execute(f"BEGIN ISOLATION LEVEL {how} {look}; SAVEPOINT statement")
         self._open, self._read_only, self._dirty = True, read_only, False
 
-    async def _end(self, how: str) -> None:
+    async def ended(self, how: str) -> None:
+        """End the transaction, if there is one."""
         if not self._open:
             if self._closed:
                 raise dpy(1001, "not connected to database")
@@ -167,9 +172,15 @@ class StandInConnection:
             await self.postgresql.execute(how)
 
     @asynccontextmanager
-    async def statement(self, *, writes: bool, wait: int | None = None) -> AsyncIterator[None]:
-        """The time of one statement, which fails alone: the transaction goes on without it."""
-        async with self._call(waited=bool(wait)):
+    async def statement(self, *, writes: bool, wait: int | None = None, waited: bool = False) -> AsyncIterator[None]:
+        """The time of one statement, which fails alone: the transaction goes on without it.
+
+        Args:
+            writes: It changes or locks something.
+            wait: How many seconds it waits for a lock, or None for ever.
+            waited: It limits its waiting itself.
+        """
+        async with self._call(waited=waited or bool(wait)):
             alone = self.autocommit and not self._open and wait is None
             if not alone:
                 if not self._open:
@@ -222,7 +233,7 @@ class StandInConnection:
             async with self._call():
                 await self._begin(read_only=text.endswith("ONLY"))
         elif text in ("COMMIT", "ROLLBACK"):
-            await self._end(text)
+            await self.ended(text)
         elif found := re.fullmatch(r"SAVEPOINT (\w+)", text):
             await self._savepoint(f"RELEASE SAVEPOINT statement; SAVEPOINT {found[1]}_; SAVEPOINT statement")
         elif found := re.fullmatch(r"ROLLBACK TO (?:SAVEPOINT )?(\w+)", text):

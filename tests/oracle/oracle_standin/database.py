@@ -57,6 +57,10 @@ CREATE SCHEMA utl_raw;
 CREATE FUNCTION utl_raw.length(bytea) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT RETURN octet_length($1);
 CREATE FUNCTION utl_raw.substr(r bytea, pos bigint, len bigint) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT RETURN
   pg_catalog.substr(r, pos::int, len::int);
+CREATE FUNCTION utl_raw.concat(VARIADIC r bytea[]) RETURNS bytea LANGUAGE sql IMMUTABLE RETURN
+  (SELECT string_agg(piece, ''::bytea ORDER BY n) FROM unnest(r) WITH ORDINALITY AS u (piece, n));
+CREATE FUNCTION utl_raw.cast_to_raw(text) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT RETURN convert_to($1, 'UTF8');
+CREATE FUNCTION to_char(bigint) RETURNS text LANGUAGE sql IMMUTABLE STRICT RETURN $1::text;
 
 CREATE FUNCTION swapped(name) RETURNS text LANGUAGE sql IMMUTABLE STRICT RETURN translate($1::text,
   'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ', 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz');
