@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from locus_store.backends.memory import MemoryDriver
-from locus_store.core import frames
+from locus_store.core import payloads
 from locus_store.core.backend import Backend
 from locus_store.core.driver import Key, Stored
 from locus_store.core.frames import REMOVED, ThreadName
@@ -56,7 +56,7 @@ def stored_entries(thread: Any, name: ThreadName, codec: Any = None) -> Entries:
     """(list, block, offset) of every entry that is in a thread's blocks and was not removed."""
     found: Entries = set()
     for payload in thread.blocks.values():
-        for frame in frames.read(payload, codec, name):
+        for frame in payloads.read(payload, codec, name):
             entries = iter(frame.entries())
             for number, count in frame.counts:
                 for offset in range(count):

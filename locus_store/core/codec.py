@@ -17,7 +17,17 @@ from zoneinfo import ZoneInfoNotFoundError
 from pydantic_core import from_json
 
 from locus_store.core.errors import SerializationError
-from locus_store.core.frames import MARKED, PLAIN, RAW, DamagedError, Entry, UnknownFormatError
+from locus_store.core.frames import (
+    MARKED,
+    PLAIN,
+    RAW,
+    Body,
+    DamagedError,
+    Entry,
+    Lines,
+    Taken,
+    UnknownFormatError,
+)
 from locus_store.core.marks import MAX_DEPTH, SAFE, looks_like_a_mark, mark, to_json, unmark
 from locus_store.core.paths import Path, show_path
 
@@ -85,42 +95,49 @@ def decode_entries(entries: Sequence[Entry]) -> list[Any]:
     """Decode many entries, in as few calls as possible; raises what `decode` does."""
     kinds = {e.kind for e in entries}
     if kinds <= {PLAIN, MARKED}:
-        return decode_lines([e.data + b"\n" for e in entries], marked=MARKED in kinds)
+        return _decode_array(b"[%b]" % b",\n".join([e.data for e in entries]), MARKED in kinds)
     if not kinds <= {PLAIN, MARKED, RAW}:
         raise DamagedError("an entry was removed that is still referred to")
     return [e.data if e.kind == RAW else decode(e) for e in entries]
 
 
-def decode_lines(pieces: Iterable[bytes | memoryview], *, marked: bool) -> list[Any]:
-    """Decode lines; raises what `decode` does.
-
-    Args:
-        pieces: Some lines each, which all end in a newline.
-        marked: Whether there may be marks in them.
-    """
+def decode_all(parts: Iterable[Taken]) -> list[Any]:
+    """Decode the entries of a list, frame by frame; raises what `decode` does."""
     found: list[Any] = []
-    some: list[bytes | memoryview] = []
-    size = 0
-    for piece in pieces:
-        some.append(piece)
-        size += len(piece)
-        if size > _AT_ONCE:
-            found += _decode_lines(b"".join(some), marked)
-            some.clear()
-            size = 0
-    found += _decode_lines(b"".join(some), marked)
+    some: list[Body] = []
+    size, marked = 0, False
+    for part in parts:
+        lines = isinstance(part, Lines) and not part.array
+        if some and (not lines or size > _AT_ONCE):
+            found += _decode_array(_as_array(some), marked)
+            some, size, marked = [], 0, False
+        if not isinstance(part, Lines):
+            found += decode_entries(part)
+        elif part.array:
+            found += _decode_array(bytes(part.text), part.kind == MARKED)
+        else:
+            some.append(part.text)
+            size += len(part.text)
+            marked |= part.kind == MARKED
+    if some:
+        found += _decode_array(_as_array(some), marked)
     return found
 
 
-def _decode_lines(lines: bytes, marked: bool) -> list[Any]:
-    text = b"[%b]" % lines[:-1].replace(b"\n", b",")
+def _as_array(pieces: Sequence[Body]) -> bytes:
+    """Lines, which all end in a newline, as an array with one element a line."""
+    return b"[%b]" % b"".join(pieces)[:-1].replace(b"\n", b",\n")
+
+
+def _decode_array(text: bytes, marked: bool) -> list[Any]:
+    """Decode an array with one element a line; ``marked`` says whether there may be marks in it."""
     try:
         try:
             found: list[Any] = _parse(text)
         except ValueError:  # nested more deeply than the fast parser goes, or damaged
             found = json.loads(text, parse_constant=_refuse)
-        if marked and _MARK in lines:
-            for i, line in enumerate(lines.split(b"\n")):
+        if marked and _MARK in text:
+            for i, line in enumerate(text.split(b"\n")):
                 if _MARK in line:
                     found[i] = unmark(found[i])
     except ZoneInfoNotFoundError as e:

@@ -11,19 +11,18 @@ and the body. Bodies of kind ``j`` (plain JSON) and ``m`` (JSON with marks) hold
 entries that may be raw bytes, each with a kind and a length in front. An entry that a removal took out is an empty line
 (or a ``-``), so that the offsets of the others stay true.
 
-A block's payload is a sequence of frames, each with its block's number and a space in front. Joining the payloads of
-two blocks gives a valid payload.
+In a block's payload each frame has the block's number and a space in front (see `locus_store.core.payloads`).
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 from zlib import crc32
 
-from locus_store.core.references import EntrySet
+from locus_store.core.references import Range
 
 FORMAT = 1
 
@@ -82,6 +81,29 @@ Counts = tuple[tuple[int, int], ...]
 Body = bytes | memoryview
 
 
+class Lines(NamedTuple):
+    """Entries that are one text.
+
+    Attributes:
+        kind: PLAIN or MARKED.
+        text: One entry a line, each with a newline behind it; or a JSON array with one element a line.
+        array: Whether it is the latter.
+    """
+
+    kind: bytes
+    text: Body
+    array: bool = False
+
+    def entries(self) -> list[Entry]:
+        """The entries, one by one."""
+        text = bytes(self.text)
+        return [Entry(line, self.kind) for line in (text[1:-1].split(b",\n") if self.array else text.split(b"\n")[:-1])]
+
+
+Taken = Lines | list[Entry]
+"""Entries of one list, as a frame has them."""
+
+
 class Frame(NamedTuple):
     """One frame of a block.
 
@@ -95,13 +117,46 @@ class Frame(NamedTuple):
     number: int
     counts: Counts
     kind: bytes
-    body: bytes
+    body: Body
+
+    @property
+    def last(self) -> int:
+        """The last block that it is of, which is the only one."""
+        return self.number
 
     def entries(self) -> list[Entry]:
         """All entries in the order of the body, removed ones included."""
         if self.kind == MIXED:
-            return list(_mixed_entries(self.body))
-        return [Entry(line, self.kind if line else REMOVED) for line in self.body.split(b"\n")[:-1]]
+            return list(_mixed_entries(bytes(self.body)))
+        return [Entry(line, self.kind if line else REMOVED) for line in bytes(self.body).split(b"\n")[:-1]]
+
+    def take(self, listed: int, r: Range) -> Taken | None:
+        """The entries of a list that a range takes; None if the frame has none of that list."""
+        counts, kind = self.counts, self.kind
+        if len(counts) == 1 and kind != MIXED and counts[0][0] == listed and r[2:] == _WHOLE:
+            return Lines(kind, self.body)
+        at = 0
+        for number, count in counts:
+            if number == listed:
+                start = r.skip if r.first == self.number else 0
+                stop = min(r.end, count) if r.last == self.number and r.end is not None else count
+                taken = slice(at + start, at + max(start, stop))
+                if kind == MIXED:
+                    return self.entries()[taken]
+                return Lines(kind, b"".join([line + b"\n" for line in bytes(self.body).split(b"\n")[taken]]))
+            at += count
+        return None
+
+    def counts_of_blocks(self) -> Iterator[tuple[int, dict[int, int]]]:
+        """Its block's number, and how many entries of which list that has."""
+        yield self.number, dict(self.counts)
+
+    def sizes_of_blocks(self) -> Iterator[tuple[int, int]]:
+        """Its block's number, and the bytes that it has."""
+        yield self.number, len(self.body)
+
+
+_WHOLE = (0, None)
 
 
 def _mixed_entries(body: bytes) -> Iterator[Entry]:
@@ -125,11 +180,12 @@ def build(counts: Counts, entries: Sequence[Entry], codec: Codec | None, thread:
         kind, body = MARKED, b"".join([e.data + b"\n" for e in entries])
     else:
         kind, body = MIXED, b"".join([_ENTRY_HEAD.pack(e.kind, len(e.data)) + e.data for e in entries])
-    return _frame(counts, kind, body, codec, thread)
+    return frame_of(counts, kind, body, codec, thread)
 
 
-def _frame(counts: Counts, kind: bytes, body: bytes, codec: Codec | None, thread: ThreadName) -> bytes:
-    name = b"-"
+def frame_of(counts: Counts, kind: bytes, body: Body, codec: Codec | None, thread: ThreadName) -> bytes:
+    """A frame of a body that is there already."""
+    name, body = b"-", bytes(body)
     if codec is not None:
         name, body = codec.name.encode(), codec.encode(body, thread)
     listed = b",".join([b"%d:%d" % pair for pair in counts]) or b"-"
@@ -145,16 +201,19 @@ def numbered(number: int, frame: bytes) -> bytes:
 # ------------------------------------------------------------------------------------------------------------ reading
 
 
-_HEAD = rb"(%d ([jmr]) ([^ \n]+) ([0-9:,]+|-) ([0-9]{1,15}) )([0-9a-f]{8})\n" % FORMAT
-_first_line = re.compile(_HEAD).match
-_numbered_line = re.compile(rb"([0-9]{1,19}) " + _HEAD).match
+HEAD = rb"(%d ([jmr]) ([^ \n]+) ([0-9:,]+|-) ([0-9]{1,15}) )([0-9a-f]{8})\n" % FORMAT
+_first_line = re.compile(HEAD).match
 _any_format = re.compile(rb"([0-9]{1,9}) ").match
-_any_number = re.compile(rb"[0-9]{1,19} ").match
+_any_number = re.compile(rb"[0-9]{1,19}(-[0-9]{1,19})? ").match
 _known_counts: dict[bytes, Counts] = {b"-": ()}
 _MOST_KNOWN_COUNTS = 4096
 
 
-def _read_counts(text: bytes) -> Counts:
+def counts_of(text: bytes) -> Counts:
+    """The counts in a frame's first line; raises `DamagedError`."""
+    known = _known_counts.get(text)
+    if known is not None:
+        return known
     try:
         pairs = [part.split(b":") for part in text.split(b",")]
         found = tuple([(int(a), int(b)) for a, b in pairs])
@@ -165,7 +224,7 @@ def _read_counts(text: bytes) -> Counts:
     return found
 
 
-def _not_ours(payload: bytes, at: int, *, number: bool) -> DamagedError | UnknownFormatError:
+def not_ours(payload: bytes, at: int, *, number: bool) -> DamagedError | UnknownFormatError:
     """Why a frame's first line does not parse."""
     if number and (found := _any_number(payload, at)):
         at = found.end()
@@ -175,7 +234,8 @@ def _not_ours(payload: bytes, at: int, *, number: bool) -> DamagedError | Unknow
     return DamagedError("a frame's first line does not parse")
 
 
-def _decoded(name: bytes, body: Body, codec: Codec | None, thread: ThreadName) -> Body:
+def decoded(name: bytes, body: Body, codec: Codec | None, thread: ThreadName) -> Body:
+    """A stored body as it was before it went through the codec that its frame names."""
     if name == b"-":
         if codec is None or not codec.bound:
             return body
@@ -198,103 +258,17 @@ def read_one(frame: bytes, codec: Codec | None, thread: ThreadName) -> Frame:
     """
     line = _first_line(frame)
     if line is None:
-        raise _not_ours(frame, 0, number=False)
+        raise not_ours(frame, 0, number=False)
     head, kind, name, counts, length, checksum = line.groups()
     body: Body = frame[line.end() :]
     if len(body) != int(length) or crc32(body, crc32(head)) != int(checksum, 16):
         raise DamagedError("a checksum differs")
     if name != b"-" or codec is not None:
-        body = _decoded(name, body, codec, thread)
-    known = _known_counts.get(counts)
-    return Frame(0, _read_counts(counts) if known is None else known, kind, bytes(body))
-
-
-def read(payload: bytes, codec: Codec | None, thread: ThreadName) -> list[Frame]:
-    """Read the frames of a block.
-
-    Raises:
-        DamagedError: A checksum differs, or the bytes are no frames with ascending numbers.
-        UnknownFormatError: A newer release wrote them, or a codec that is missing here.
-    """
-    return [Frame(n, counts, kind, bytes(body)) for n, (counts, kind, body) in scan([payload], codec, thread).items()]
-
-
-Scanned = dict[int, tuple[Counts, bytes, Body]]
-"""Counts, kind and decoded body of frames, by number, ascending."""
-
-
-def scan(payloads: Iterable[bytes], codec: Codec | None, thread: ThreadName) -> Scanned:
-    """Read the frames of several blocks without copying them; raises what `read` does."""
-    found: Scanned = {}
-    before = 0
-    for payload in payloads:
-        view = memoryview(payload)
-        at = 0
-        while at < len(payload):
-            line = _numbered_line(payload, at)
-            if line is None:
-                raise _not_ours(payload, at, number=True)
-            number, head, kind, name, counts, length, checksum = line.groups()
-            start = line.end()
-            at = start + int(length)
-            body: Body = view[start:at]
-            if crc32(body, crc32(head)) != int(checksum, 16) or at > len(payload):
-                raise DamagedError("a checksum differs")
-            if name != b"-" or codec is not None:
-                body = _decoded(name, body, codec, thread)
-            block = int(number)
-            if block <= before:  # the checksum does not cover the number, which the store gives out
-                raise DamagedError("the numbers of blocks do not ascend")
-            before = block
-            known = _known_counts.get(counts)
-            found[block] = _read_counts(counts) if known is None else known, kind, body
-    return found
-
-
-# ----------------------------------------------------------------------------------------------------------- changing
-
-
-def strip(payload: bytes, gone: EntrySet, codec: Codec | None, thread: ThreadName) -> bytes | None:
-    """Take entries out of a block's payload.
-
-    Returns:
-        The same object if none of them is in it, None if nothing is left, else the payload without them. Frames that
-        are left keep their numbers, entries that are left keep their offsets.
-    """
-    out: list[bytes] = []
-    changed = False
-    for frame in read(payload, codec, thread):
-        lost: set[int] = set()
-        at = 0
-        for number, count in frame.counts:
-            lost.update(at + i for i in gone.offsets(number, frame.number, count))
-            at += count
-        entries = frame.entries()
-        if lost:
-            entries = [Entry(b"", REMOVED) if i in lost else e for i, e in enumerate(entries)]
-        if all(e.kind == REMOVED for e in entries):
-            changed = True
-            continue
-        changed = changed or bool(lost)
-        out.append(numbered(frame.number, build(frame.counts, entries, codec, thread)))
-    if not changed:
-        return payload
-    return b"".join(out) or None
-
-
-def rebind(payload: bytes, codec: Codec, source: ThreadName, dest: ThreadName) -> bytes:
-    """A block's payload encoded anew for another thread."""
-    return b"".join(
-        [numbered(f.number, _frame(f.counts, f.kind, f.body, codec, dest)) for f in read(payload, codec, source)]
-    )
+        body = decoded(name, body, codec, thread)
+    return Frame(0, counts_of(counts), kind, bytes(body))
 
 
 def rebind_one(frame: bytes, codec: Codec, source: ThreadName, dest: ThreadName) -> bytes:
     """A frame without a number, encoded anew for another thread."""
     found = read_one(frame, codec, source)
-    return _frame(found.counts, found.kind, found.body, codec, dest)
-
-
-def numbers(payloads: Iterable[bytes], codec: Codec | None, thread: ThreadName) -> list[int]:
-    """The numbers of all frames in some blocks' payloads."""
-    return [f.number for p in payloads for f in read(p, codec, thread)]
+    return frame_of(found.counts, found.kind, found.body, codec, dest)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import BigInteger, Connection, Insert, Select, Table, bindparam, func, insert, select, update
 
-from locus_store.core import frames
+from locus_store.core import frames, payloads
 from locus_store.core.driver import Key
 from locus_store.core.errors import CorruptCheckpointError, TransactionConflictError, UnsupportedFormatError
 from locus_store.core.frames import Codec, ThreadName
@@ -88,7 +88,7 @@ _BOUND = [
         update(BLOCKS)
         .where(BLOCKS.c.thread == _DEST, BLOCKS.c.block_number == bindparam("of_row"))
         .values(payload=bindparam("bound")),
-        frames.rebind,
+        payloads.rebind,
     ),
 ]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
-from locus_store.core import frames
+from locus_store.core import frames, payloads
 from locus_store.core.driver import Dropped, Key
 from locus_store.core.errors import UnsupportedFormatError
 from locus_store.core.frames import Codec, ThreadName
@@ -235,7 +235,7 @@ def losses(
             rows = connection.execute(_PIECES, {"of_thread": thread, "low": low, "high": last}).all()
             for number, last_number, payload in rows:
                 try:
-                    left = frames.strip(payload, gone, codec, ThreadName(*key))
+                    left = payloads.strip(payload, gone, codec, ThreadName(*key))
                 except frames.UnknownFormatError as e:
                     raise UnsupportedFormatError(key.thread_id, None, f"a block cannot be rewritten: {e}") from e
                 except frames.DamagedError:

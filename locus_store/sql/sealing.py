@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import BigInteger, Connection, bindparam, delete, func, select, update
 
 from locus_store.core.driver import Key
+from locus_store.core.payloads import join
 from locus_store.sql.statements import BLOCKS
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def seal(connection: Connection, dialect: Dialect, key: Key) -> int:
     for run in _runs([(first, last, size) for first, last, size in sizes]):
         low, high = run[0][0], run[-1][0]
         span = {"of_thread": thread.id, "low": low, "high": high}
-        joined = b"".join([piece for (piece,) in connection.execute(_PAYLOADS, span)])
+        joined = join([piece for (piece,) in connection.execute(_PAYLOADS, span)])
         connection.execute(_DELETE_RUN, span | {"low": low + 1})
         connection.execute(_JOIN, {"of_thread": thread.id, "number": low, "new_last": run[-1][1], "joined": joined})
         gone += len(run) - 1

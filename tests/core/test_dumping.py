@@ -45,7 +45,7 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from typing_extensions import TypedDict
 
 from locus_store.backends.memory import MemoryDriver
-from locus_store.core import frames
+from locus_store.core import payloads
 from locus_store.core.backend import Backend
 from locus_store.core.dumping import Dumper
 from locus_store.core.errors import SerializationError
@@ -635,7 +635,7 @@ def store(driver):
 def stored_entries(driver: MemoryDriver) -> list[bytes]:
     found = []
     for payload in driver._tenants["default"][THREAD].blocks.values():
-        for frame in frames.read(payload, None, ThreadName("default", THREAD)):
+        for frame in payloads.read(payload, None, ThreadName("default", THREAD)):
             found += [e.data for e in frame.entries()]
     return found
 

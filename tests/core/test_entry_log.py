@@ -17,7 +17,7 @@ from log_histories import KINDS, THREAD, JoiningDriver, Log, element, referred_t
 from pydantic import BaseModel, ConfigDict
 
 from locus_store.backends.memory import MemoryDriver
-from locus_store.core import entries, frames
+from locus_store.core import entries, payloads
 from locus_store.core.backend import Backend
 from locus_store.core.driver import Key, Plan, PutResult, Stale
 from locus_store.core.errors import CorruptCheckpointError, RetryableError, SerializationError
@@ -109,7 +109,7 @@ def stored_lines(driver: MemoryDriver) -> list[bytes]:
     """Every entry that is stored, in the order of blocks."""
     found = []
     for payload in thread_of(driver).blocks.values():
-        for frame in frames.read(payload, None, NAME):
+        for frame in payloads.read(payload, None, NAME):
             found += [e.data for e in frame.entries()]
     return found
 

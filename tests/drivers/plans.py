@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from locus_store.core import frames
+from locus_store.core import frames, payloads
 from locus_store.core.driver import Base, Key, Plan, Saved, Stored
 from locus_store.core.frames import PLAIN, Codec, Entry, ThreadName
 from locus_store.core.ids import new_stamp
@@ -104,7 +104,7 @@ def document(stored: Stored | None, key: Key = KEY, codec: Codec | None = None) 
     assert json.loads(rest.body) == f"rest of {stored.checkpoint_id}"
     entries: dict[tuple[int, int], list[Entry]] = {}
     blocks: list[int] = []
-    for frame in (f for payload in stored.blocks for f in frames.read(payload, codec, name)):
+    for frame in (f for payload in stored.blocks for f in payloads.read(payload, codec, name)):
         blocks.append(frame.number)
         at = 0
         found = frame.entries()
@@ -128,5 +128,5 @@ def document(stored: Stored | None, key: Key = KEY, codec: Codec | None = None) 
 
 def lines_stored(stored: Stored, key: Key = KEY, codec: Codec | None = None) -> set[str]:
     """All lines that are still in the blocks, referred to or not."""
-    found = [f for payload in stored.blocks for f in frames.read(payload, codec, ThreadName(*key))]
+    found = [f for payload in stored.blocks for f in payloads.read(payload, codec, ThreadName(*key))]
     return {e.data.decode() for f in found for e in f.entries() if e.kind == PLAIN}

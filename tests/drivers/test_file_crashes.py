@@ -18,7 +18,7 @@ import servers
 from drivers.plans import KEY, base_of, document, make_plan, ranges_of
 
 from locus_store.backends.file import FileDriver, disk
-from locus_store.core import frames
+from locus_store.core import payloads
 from locus_store.core.driver import Key, Saved
 from locus_store.core.frames import PLAIN, ThreadName
 
@@ -180,7 +180,7 @@ async def lines_on_disk(folder: Path, key: Key) -> set[str]:
     """The lines in all of a thread's files of blocks."""
     found: set[str] = set()
     for path in folder.glob(f"t-{key.tenant}/t-{key.thread_id}/b*"):
-        for frame in frames.read(path.read_bytes(), None, ThreadName(*key)):
+        for frame in payloads.read(path.read_bytes(), None, ThreadName(*key)):
             found |= {e.data.decode() for e in frame.entries() if e.kind == PLAIN}
     return found
 

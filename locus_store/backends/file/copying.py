@@ -9,7 +9,7 @@ from locus_store.backends.file.folder import View
 from locus_store.backends.file.formats import Checkpoint, Thread
 from locus_store.backends.file.names import THREAD_FILE, Block
 from locus_store.backends.file.removing import Folders, meets
-from locus_store.core import frames
+from locus_store.core import frames, payloads
 from locus_store.core.driver import Key
 from locus_store.core.frames import Codec, ThreadName
 from locus_store.core.ids import new_epoch
@@ -76,17 +76,17 @@ class Copy:
             payload = formats.read(os.path.join(source.path, block.name))
             if not whole:
                 unused = _everything(payload, self._codec, self._names[0]).minus(used)
-                left = frames.strip(payload, unused, self._codec, self._names[0])
+                left = payloads.strip(payload, unused, self._codec, self._names[0])
                 if left is None:
                     continue
                 payload = left
-                block = Block(block.first, max(frames.numbers([payload], self._codec, self._names[0])))
+                block = Block(block.first, max(payloads.numbers([payload], self._codec, self._names[0])))
             found.append((block, payload))
         return found
 
     def _block(self, block: Block, payload: bytes, built: str) -> int:
         if self._bound is not None:
-            payload = frames.rebind(payload, self._bound, *self._names)
+            payload = payloads.rebind(payload, self._bound, *self._names)
         self._disk.write_into(os.path.join(built, block.name), payload)
         return block.last
 
@@ -110,6 +110,6 @@ def _everything(payload: bytes, codec: Codec | None, name: ThreadName) -> EntryS
     return EntrySet.of(
         [
             References({number: [Range(f.number, f.number)] for number, _ in f.counts})
-            for f in frames.read(payload, codec, name)
+            for f in payloads.read(payload, codec, name)
         ]
     )

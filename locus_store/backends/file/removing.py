@@ -17,7 +17,7 @@ from locus_store.backends.file.disk import Disk
 from locus_store.backends.file.folder import View
 from locus_store.backends.file.formats import Thread
 from locus_store.backends.file.names import THREAD_FILE, Block
-from locus_store.core import frames
+from locus_store.core import payloads
 from locus_store.core.frames import Codec, DamagedError, ThreadName
 from locus_store.core.ids import new_epoch
 from locus_store.core.references import EntrySet, References, unreferenced
@@ -119,7 +119,7 @@ class Folders:
             elif meets(block, lost_runs):
                 payload = formats.read(os.path.join(view.path, block.name))
                 try:
-                    left = frames.strip(payload, lost, self.codec, ThreadName(*view.key))
+                    left = payloads.strip(payload, lost, self.codec, ThreadName(*view.key))
                 except DamagedError:
                     continue
                 if left is not payload:

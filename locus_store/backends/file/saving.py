@@ -16,7 +16,7 @@ from locus_store.backends.file.folder import View
 from locus_store.backends.file.formats import Checkpoint
 from locus_store.backends.file.names import Block
 from locus_store.backends.file.removing import Folders, Removal, meets
-from locus_store.core import frames
+from locus_store.core import frames, payloads
 from locus_store.core.driver import Base, Conflict, Exists, Key, NoParent, Plan, PutResult, Saved, Stale
 from locus_store.core.frames import DamagedError, UnknownFormatError
 from locus_store.core.references import EntrySet
@@ -182,7 +182,7 @@ def _join(folders: Folders, path: str, run: list[tuple[Block, bytes]]) -> None:
     if len(run) < _SEAL_LEAST:
         return
     joined = Block(run[0][0].first, run[-1][0].last)
-    folders.disk.write(os.path.join(path, joined.name), *[payload for _, payload in run])
+    folders.disk.write(os.path.join(path, joined.name), payloads.join([payload for _, payload in run]))
     folders.disk.sync(path)
     for block, _ in run:
         folders.disk.unlink(os.path.join(path, block.name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from locus_store.core import frames
+from locus_store.core import frames, payloads
 from locus_store.core.driver import Conflict, Exists, Info, NoParent, Plan, PutResult, Saved, Stale
 from locus_store.core.frames import Codec, ThreadName
 from locus_store.core.ids import new_epoch
@@ -90,7 +90,7 @@ class Thread:
             for number in range(first, last + 1):
                 if number in self.blocks:
                     try:
-                        left = frames.strip(self.blocks[number], lost, codec, name)
+                        left = payloads.strip(self.blocks[number], lost, codec, name)
                     except frames.DamagedError:
                         # It cannot be rewritten. Whole it can go, if nothing else needs it; else it stays as it is.
                         needed = any(a <= number <= b for a, b in EntrySet.of(kept).blocks())
@@ -196,7 +196,7 @@ def _parent_version(parent: Checkpoint | None, old: Checkpoint | None) -> int | 
 
 def rebind(thread: Thread, codec: Codec, source: ThreadName, dest: ThreadName) -> None:
     """Encode all of a thread's frames anew for another thread."""
-    thread.blocks = {n: frames.rebind(p, codec, source, dest) for n, p in thread.blocks.items()}
+    thread.blocks = {n: payloads.rebind(p, codec, source, dest) for n, p in thread.blocks.items()}
     thread.checkpoints = {
         v: replace(c, payload=frames.rebind_one(c.payload, codec, source, dest)) for v, c in thread.checkpoints.items()
     }
