@@ -96,17 +96,22 @@ class LoopEngine:
         if self._kept:
             self._kept.pop().close()
         self._waiting += 1
-        try:
-            if self._idle():
-                return await opening
-            task = asyncio.ensure_future(opening)
+        if self._idle():
             try:
-                return await asyncio.shield(task)
-            except asyncio.CancelledError:
-                self._later(self._undo(task, undo))
-                raise
-        finally:
-            self._waiting -= 1
+                return await opening
+            finally:
+                self._waiting -= 1
+        task = asyncio.ensure_future(opening)
+        # One whose caller was cancelled waits on, and must not wait for what is kept out of the pool.
+        task.add_done_callback(self._got)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._later(self._undo(task, undo))
+            raise
+
+    def _got(self, _: asyncio.Task[Any]) -> None:
+        self._waiting -= 1
 
     def _idle(self) -> bool:
         count = getattr(self.engine.sync_engine.pool, "checkedin", None)

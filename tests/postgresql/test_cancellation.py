@@ -84,15 +84,26 @@ async def test_two_hundred_times(open_driver: Open, session: Any, kind: str) -> 
 
 async def test_while_it_waits_for_a_lock(open_driver: Open, session: Any) -> None:
     """The server is told, so what waits there ends too, and does not save after all when the lock is free."""
-    driver = open_driver(max_pool_size=1)
+    driver = open_driver(max_pool_size=1, lock_timeout=60)
     await save(driver, fresh("x"))
+
+    async def until(waiting: int) -> None:
+        async with asyncio.timeout(30):
+            while await session.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted") != waiting:
+                await asyncio.sleep(0.002)
+
     async with session.transaction():
         await session.execute("SELECT 1 FROM locus_store_threads FOR UPDATE")
         for i in range(20):
             plan = fresh("y") if i % 2 else make_plan(f"named{i}", {1: ["z"]})
-            assert await cancel_after(driver.put(KEY, plan), 0.02)
+            saving = asyncio.ensure_future(driver.put(KEY, plan))
+            # A server that has not begun yet would not hear of it.
+            await until(1)
+            saving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await saving
+            await until(0)
         assert await asyncio.wait_for(lines(driver), 10) == ["x"]
-        assert await session.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted") == 0
     assert len(await chain(driver)) == 1
     await assert_only_one_idle(session)
 
@@ -108,6 +119,10 @@ async def test_while_it_waits_for_a_connection(open_driver: Open, session: Any) 
             assert await cancel_after(driver.get(KEY, None, now=tick()), 0.002)
     await first
     assert await asyncio.wait_for(lines(driver), 10) == ["y"]
+    (opened,) = driver._engines._opened.values()
+    async with asyncio.timeout(15):
+        while opened._settling:  # what still waits gets its turn and gives it back; closing need not wait for it
+            await asyncio.sleep(0.01)
     await assert_only_one_idle(session)
 
 
