@@ -44,10 +44,12 @@ _THREADS = (
         .limit(1)
         .scalar_subquery(),
     )
-    .where(THREADS.c.tenant == bindparam("tenant"), THREADS.c.thread_id > bindparam("after"))
+    .where(THREADS.c.tenant == bindparam("tenant"))
     .order_by(THREADS.c.thread_id)
     .limit(_PAGE)
 )
+# Nothing is greater than an empty text on Oracle, where it is NULL.
+_THREADS_AFTER = _THREADS.where(THREADS.c.thread_id > bindparam("after"))
 _AMONG: BindParameter[int] = bindparam("rows", type_=BigInteger, expanding=True)
 _REFERENCES_OF = select(CHECKPOINTS.c.thread, CHECKPOINTS.c.own_block, CHECKPOINTS.c.ranges).where(
     CHECKPOINTS.c.thread.in_(_AMONG), CHECKPOINTS.c.last_block > 0
@@ -83,8 +85,11 @@ class Candidates(NamedTuple):
 def candidates(
     connection: Connection, tenant: str, older_than: int, keep_last: int, now: int, after: str
 ) -> Candidates:
-    """Look at a page of a tenant's threads, without a lock."""
-    rows = connection.execute(_THREADS, {"tenant": tenant, "after": after}).all()
+    """Look at a page of a tenant's threads, without a lock; ``after`` is empty for the first one."""
+    if after:
+        rows = connection.execute(_THREADS_AFTER, {"tenant": tenant, "after": after}).all()
+    else:
+        rows = connection.execute(_THREADS, {"tenant": tenant}).all()
     names = {row: name for row, name, _, _, _ in rows}
     wanted = {
         row
