@@ -1,6 +1,6 @@
 """locus_store: where an AI agent's state lives between runs.
 
-Threads and versioned checkpoints in memory, in files, in SQLite and in PostgreSQL, behind one interface::
+Threads and versioned checkpoints in memory, in files, in SQLite, in PostgreSQL and in MySQL, behind one interface::
 
     store = locus_store.open_backend("sqlite:///agents.db")
     await store.save("thread-1", {"messages": ["hello"]})
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from locus_store.backends.file import FileBackend, FileCheckpointer
     from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
+    from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
     from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
     from locus_store.backends.sqlite import SQLiteBackend, SQLiteCheckpointer
     from locus_store.core.backend import Backend
@@ -77,6 +78,8 @@ __all__ = [
     "MemoryCheckpointer",
     "Message",
     "MissingDependencyError",
+    "MySQLBackend",
+    "MySQLCheckpointer",
     "PayloadTooLargeError",
     "PostgreSQLBackend",
     "PostgreSQLCheckpointer",
@@ -109,6 +112,7 @@ __all__ = [
 _PLACES = {
     "backends.file": ("FileBackend", "FileCheckpointer"),
     "backends.memory": ("MemoryBackend", "MemoryCheckpointer"),
+    "backends.mysql": ("MySQLBackend", "MySQLCheckpointer"),
     "backends.postgresql": ("PostgreSQLBackend", "PostgreSQLCheckpointer"),
     "backends.sqlite": ("SQLiteBackend", "SQLiteCheckpointer"),
     "core.backend": ("Backend",),

@@ -4,6 +4,7 @@
     file:///var/agents, file:agents         a folder
     sqlite:///agents.db, sqlite:////var/…   a SQLite file, relative or absolute; sqlite:// is one in memory
     postgresql://user:password@host/db      PostgreSQL
+    mysql://user:password@host/db           MySQL, or MariaDB: mariadb://user:password@host/db
 
 Options of the backend may be in the query: ``sqlite:///agents.db?tenant=acme&ttl_seconds=3600``. Those that are no
 options of the backend are handed to the database's client where they are known to it, and refused otherwise.
@@ -27,7 +28,7 @@ from locus_store.core.checkpointer import Checkpointer
 from locus_store.core.compression import ZlibCodec
 from locus_store.core.protocols import BaseCheckpointer
 from locus_store.core.state import AgentState
-from locus_store.sql.client_parameters import POSTGRESQL_CLIENT
+from locus_store.sql.client_parameters import MYSQL_CLIENT, POSTGRESQL_CLIENT
 
 State = TypeVar("State", bound=BaseModel)
 
@@ -102,6 +103,7 @@ _MEMORY = _Driver("memory", "MemoryBackend", "MemoryCheckpointer")
 _FILE = _Driver("file", "FileBackend", "FileCheckpointer")
 _SQLITE = _Driver("sqlite", "SQLiteBackend", "SQLiteCheckpointer")
 _POSTGRESQL = _Driver("postgresql", "PostgreSQLBackend", "PostgreSQLCheckpointer")
+_MYSQL = _Driver("mysql", "MySQLBackend", "MySQLCheckpointer")
 
 
 # ---------------------------------------------------------------------------------------------------------------- URLs
@@ -223,10 +225,18 @@ def _sqlite(url: _Url) -> _Target:
     return _Target(_SQLITE, {"path": path, **url.options(_SQLITE)[0]})
 
 
-def _postgresql(url: _Url) -> _Target:
-    options, passed = url.options(_POSTGRESQL, POSTGRESQL_CLIENT)
-    dsn = f"{url.scheme}:{url.place}" + ("?" + "&".join(passed) if passed else "")
-    return _Target(_POSTGRESQL, {"dsn": dsn, **options})
+def _server(driver: _Driver, client: Collection[str]) -> Callable[[_Url], _Target]:
+    def resolve(url: _Url) -> _Target:
+        options, passed = url.options(driver, client)
+        dsn = f"{url.scheme}:{url.place}" + ("?" + "&".join(passed) if passed else "")
+        return _Target(driver, {"dsn": dsn, **options})
+
+    return resolve
+
+
+_postgresql = _server(_POSTGRESQL, POSTGRESQL_CLIENT)
+# The character set is an option of the backend, which says why there is only one.
+_mysql = _server(_MYSQL, MYSQL_CLIENT)
 
 
 _SCHEMES: dict[str, Callable[[_Url], _Target]] = {
@@ -237,6 +247,10 @@ _SCHEMES: dict[str, Callable[[_Url], _Target]] = {
     "postgresql": _postgresql,
     "postgres": _postgresql,
     "postgresql+asyncpg": _postgresql,
+    "mysql": _mysql,
+    "mariadb": _mysql,
+    "mysql+asyncmy": _mysql,
+    "mariadb+asyncmy": _mysql,
 }
 
 
@@ -371,4 +385,5 @@ _CHECKPOINTERS: dict[str, Callable[..., BaseCheckpointer]] = {
     "file": partial(_made, _FILE, "base_dir"),
     "sqlite": partial(_made, _SQLITE, "path"),
     "postgresql": partial(_made, _POSTGRESQL, "database"),
+    "mysql": partial(_made, _MYSQL, "database"),
 }

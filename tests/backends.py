@@ -28,6 +28,7 @@ import servers
 from locus_store.backends.file import FileBackend
 from locus_store.backends.file.formats import load as read_header
 from locus_store.backends.memory import MemoryBackend
+from locus_store.backends.mysql import MySQLBackend
 from locus_store.backends.postgresql import PostgreSQLBackend
 from locus_store.backends.sqlite import SQLiteBackend
 from locus_store.core.backend import Backend
@@ -417,9 +418,118 @@ async def create_postgresql_schema(url: str) -> None:
         await store.setup()
 
 
+# --- MariaDB ----------------------------------------------------------------------------------------------------------
+
+
+class MariaDBPlace(Place):
+    name = "mariadb"
+    pooled: ClassVar = {"min_pool_size": 1, "max_pool_size": 1}
+
+    def __init__(self, *, server: servers.MariaDBServer, url: str, empty: bool = False, **_: Any) -> None:
+        self.server = server
+        self.url = url
+        self.address = json.dumps(["locus_store.backends.mysql", "MySQLBackend", {"dsn": url}])
+        if not empty:
+            self.clear()
+
+    def open(self, **options: Any) -> Backend:
+        return MySQLBackend(dsn=self.url, **options)
+
+    def disk(self) -> int:
+        """How many bytes the tables' files have."""
+        name = database_of(self.url)
+        rows = self.execute(
+            "SELECT coalesce(sum(file_size), 0) FROM information_schema.innodb_sys_tablespaces"
+            f" WHERE name LIKE '{name}/%'"
+        )
+        return int(rows[0][0])
+
+    def execute(self, *statements: str) -> list[Any]:
+        """Runs statements, by a connection of its own."""
+        return self.server.execute(*statements, url=self.url)
+
+    def count(self) -> int:
+        return sum(row[0] for row in self.execute(" UNION ALL ".join(f"SELECT count(*) FROM {t}" for t in TABLES)))
+
+    def size(self) -> int:
+        return int(self.execute(_SIZE)[0][0])
+
+    def damage(self, checkpoint_id: str, change: Change, what: Literal["payload", "block"] = "payload") -> None:
+        for old in self.payloads(checkpoint_id)[slice(1) if what == "payload" else slice(1, None)]:
+            table = Checkpoint.__tablename__ if what == "payload" else Block.__tablename__
+            self.execute(f"UPDATE {table} SET payload = X'{change(old).hex()}' WHERE payload = X'{old.hex()}'")
+
+    def payloads(self, checkpoint_id: str) -> list[bytes]:
+        return [row[0] for row in self.execute(_PAYLOADS.format(f"X'{checkpoint_id.encode().hex()}'"))]
+
+    def clear(self) -> None:
+        self.throw_out()
+        kept = [row[0] for row in self.execute("SHOW TABLES LIKE 'kept%'")]
+        self.execute(*[f"DELETE FROM {table}" for table in TABLES], *[f"DROP TABLE {table}" for table in kept])
+
+    def connections(self, state: str = "%") -> int:
+        """How many connections the database has; with "idle in transaction%", those that leave one open."""
+        if not state.startswith("idle in transaction"):
+            return len(self.server.sessions(self.url))
+        idle = (
+            "SELECT count(*) FROM information_schema.innodb_trx JOIN information_schema.processlist"
+            " ON id = trx_mysql_thread_id WHERE db = database() AND command = 'Sleep'"
+        )
+        # A connection that was closed in the middle of a statement is noticed at the statement's end.
+        deadline = time.monotonic() + 15
+        while (found := int(self.execute(idle)[0][0])) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return found
+
+    def assert_nothing_open(self) -> None:
+        deadline = time.monotonic() + 15
+        while self.connections() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert self.server.sessions(self.url) == []
+
+    def throw_out(self) -> None:
+        """Ends all connections of all stores."""
+        self.server.throw_out(self.url)
+
+    def back_up(self) -> Callable[[], None]:
+        mark = f"kept_{os.urandom(4).hex()}"
+        for table in TABLES:
+            self.execute(
+                f"CREATE TABLE {mark}_{table} LIKE {table}", f"INSERT INTO {mark}_{table} SELECT * FROM {table}"
+            )
+
+        def restore() -> None:
+            changes = [
+                statement
+                for table in TABLES
+                for statement in (f"DELETE FROM {table}", f"INSERT INTO {table} SELECT * FROM {mark}_{table}")
+            ]
+            self.execute("BEGIN", *changes, "COMMIT")
+
+        return restore
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Callable[[], int]]:
+        # With nothing in memory, what is looked at is read from the files.
+        self.server.restart()
+        start = self._bytes_read()
+        yield lambda: self._bytes_read() - start
+
+    def _bytes_read(self) -> int:
+        return int(self.execute("SHOW GLOBAL STATUS LIKE 'Innodb_data_read'")[0][1])
+
+
+async def create_mariadb_schema(url: str) -> None:
+    """Makes the tables in an empty database."""
+    async with MySQLBackend(dsn=url) as store:
+        await store.setup()
+
+
 # --- the table --------------------------------------------------------------------------------------------------------
 
-TABLE: dict[str, type[Place]] = {place.name: place for place in (MemoryPlace, FilePlace, SQLitePlace, PostgreSQLPlace)}
+TABLE: dict[str, type[Place]] = {
+    place.name: place for place in (MemoryPlace, FilePlace, SQLitePlace, PostgreSQLPlace, MariaDBPlace)
+}
 """The backends of the shared suite."""
 
 SHARED = [name for name, place in TABLE.items() if place.capabilities.shared]

@@ -455,6 +455,7 @@ MARIADB_SETTINGS = {
     "innodb-flush-method": "nosync",
     "innodb-log-file-size": "16M",
     "innodb-buffer-pool-size": "64M",
+    "innodb-buffer-pool-dump-at-shutdown": "0",
     "skip-log-bin": "",
     "skip-name-resolve": "",
     "max-connections": "300",

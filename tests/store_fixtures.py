@@ -23,7 +23,17 @@ from locus_store.core.backend import Backend
 from locus_store.core.checkpointer import Checkpointer
 from locus_store.core.state import AgentState
 
-__all__ = ["checkpointer", "clock", "only", "open_store", "other", "place", "postgresql_database", "store"]
+__all__ = [
+    "checkpointer",
+    "clock",
+    "only",
+    "open_store",
+    "other",
+    "mariadb_database",
+    "place",
+    "postgresql_database",
+    "store",
+]
 
 OpenStore = Callable[..., Backend]
 
@@ -61,6 +71,21 @@ def postgresql_database(postgresql_server: servers.PostgreSQLServer) -> Iterator
     postgresql_server.drop_database(url)
 
 
+_mariadb: dict[int, str] = {}
+
+
+@pytest.fixture(scope="session")
+def mariadb_database(mariadb_server: servers.MariaDBServer) -> Iterator[str]:
+    """The same for a `MariaDBPlace`."""
+    url = _mariadb.get(id(mariadb_server))
+    if url is None:
+        url = _mariadb[id(mariadb_server)] = mariadb_server.create_database()
+        servers.run_apart(backends.create_mariadb_schema(url))
+    yield url
+    mariadb_server.ensure_running()
+    mariadb_server.drop_database(url)
+
+
 @pytest.fixture(params=list(backends.TABLE))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
     made = backends.TABLE[request.param]
@@ -74,6 +99,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
         server.ensure_running()
         needed |= {"server": server, "url": request.getfixturevalue("postgresql_database")}
         servers.note_ran(made.name, f"PostgreSQL {server.version}")
+    elif made is backends.MariaDBPlace:
+        server = request.getfixturevalue("mariadb_server")
+        server.ensure_running()
+        needed |= {"server": server, "url": request.getfixturevalue("mariadb_database")}
+        servers.note_ran(made.name, server.version)
     else:
         servers.note_ran(made.name)
     return made(**needed)

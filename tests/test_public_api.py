@@ -22,7 +22,7 @@ from locus_store.core.backend import Backend
 from locus_store.core.checkpointer import Checkpointer
 
 ROOT = Path(__file__).resolve().parents[1]
-CLIENTS = {"aiosqlite", "alembic", "asyncpg", "greenlet", "mako", "orjson", "sqlalchemy", "sqlite3"}
+CLIENTS = {"aiosqlite", "alembic", "asyncmy", "asyncpg", "greenlet", "mako", "orjson", "sqlalchemy", "sqlite3"}
 
 
 def run(code: str, *flags: str) -> str:
@@ -136,7 +136,7 @@ def test_importing_the_package_loads_nothing_else() -> None:
     assert not modules & {*CLIENTS, "pydantic", "asyncio"}
 
 
-LIGHT = [name for name in locus_store.__all__ if not re.match("File|SQLite|PostgreSQL", name)]
+LIGHT = [name for name in locus_store.__all__ if not re.match("File|SQLite|PostgreSQL|MySQL", name)]
 
 
 def test_everything_but_the_drivers_loads_no_client() -> None:
@@ -147,7 +147,7 @@ def test_everything_but_the_drivers_loads_no_client() -> None:
     assert not {
         name
         for name in modules
-        if re.match(r"locus_store\.(sql\.(?!client_parameters)|migrations|memory|backends\.[^m])", name)
+        if re.match(r"locus_store\.(sql\.(?!client_parameters)|migrations|memory|backends\.(?!memory))", name)
     }
 
 
@@ -155,7 +155,7 @@ def test_everything_but_the_drivers_loads_no_client() -> None:
     ("code", "absent"),
     [
         ("from locus_store import FileBackend; FileBackend()", CLIENTS - {"orjson"}),
-        ("from locus_store import SQLiteBackend; SQLiteBackend()", {"asyncpg"}),
+        ("from locus_store import SQLiteBackend; SQLiteBackend()", {"asyncmy", "asyncpg"}),
         ("from locus_store.memory.backends import FileCheckpointer, MemoryCheckpointer", CLIENTS - {"orjson"}),
         (
             "import locus_store.memory, locus_store.memory.backends.adapters, locus_store.memory.registry",
@@ -173,7 +173,7 @@ def blocking(*packages: str) -> str:
 
 def test_all_names_can_be_imported_with_no_extra_installed() -> None:
     assert (
-        run(blocking("asyncpg", "orjson", "aiosqlite") + "from locus_store import *\nprint(len(dir()) > 40)")
+        run(blocking("asyncmy", "asyncpg", "orjson", "aiosqlite") + "from locus_store import *\nprint(len(dir()) > 40)")
         == "True\n"
     )
 
@@ -189,6 +189,9 @@ for make in (lambda: locus_store.PostgreSQLBackend(), lambda: locus_store.open_b
 """
     lines = run(blocking("asyncpg") + code).splitlines()
     assert lines == ["PostgreSQLBackend needs the package 'asyncpg': pip install 'locus-store[postgresql]'"] * 2
+    code = code.replace("PostgreSQL", "MySQL").replace("postgresql", "mysql")
+    lines = run(blocking("asyncmy") + code).splitlines()
+    assert lines == ["MySQLBackend needs the package 'asyncmy': pip install 'locus-store[mysql]'"] * 2
 
 
 def test_memory_and_files_work_without_any_dependency_but_pydantic() -> None:

@@ -6,6 +6,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import asyncmy
 import asyncpg
 import pytest
 from pydantic import BaseModel
@@ -13,6 +14,7 @@ from pydantic import BaseModel
 from locus_store import registry
 from locus_store.backends.file import FileBackend, FileCheckpointer
 from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
+from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
 from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
 from locus_store.backends.sqlite import SQLiteBackend, SQLiteCheckpointer
 from locus_store.core.compression import ZlibCodec
@@ -70,6 +72,10 @@ def arguments(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         ("postgresql://h/db", PostgreSQLBackend, {"dsn": "postgresql://h/db"}),
         ("postgres://h/db", PostgreSQLBackend, {"dsn": "postgres://h/db"}),
         ("postgresql+asyncpg://h/db", PostgreSQLBackend, {"dsn": "postgresql+asyncpg://h/db"}),
+        ("mysql://h/db", MySQLBackend, {"dsn": "mysql://h/db"}),
+        ("mariadb://h/db", MySQLBackend, {"dsn": "mariadb://h/db"}),
+        ("mysql+asyncmy://h/db", MySQLBackend, {"dsn": "mysql+asyncmy://h/db"}),
+        ("mariadb+asyncmy://h/db", MySQLBackend, {"dsn": "mariadb+asyncmy://h/db"}),
     ],
 )
 def test_a_url_names_a_place(url: str, cls: type, expected: dict[str, Any], arguments: dict[str, Any]) -> None:
@@ -111,6 +117,20 @@ def test_what_is_passed_on_is_known_to_the_driver() -> None:
     made = open_backend("postgresql://u:secret@h:6/d?sslmode=require&connect_timeout=2&application_name=a&timeout=3")
     assert "h:6/d" in repr(made)
     assert "secret" not in repr(made)
+
+
+def test_what_is_passed_on_to_mysql_is_known_to_its_driver() -> None:
+    of_ssl = {name for name in registry.MYSQL_CLIENT if name.startswith("ssl_")}
+    assert registry.MYSQL_CLIENT - of_ssl <= set(inspect.signature(asyncmy.connect).parameters)
+    made = open_backend("mariadb://u:secret@h:6/d?tenant=a&ssl_ca=ca.pem&connect_timeout=2&read_timeout=3")
+    assert "h:6/d" in repr(made)
+    assert "secret" not in repr(made)
+    made = open_backend("mysql://h/d?charset=utf8mb4&schema=other&max_pool_size=2&lock_timeout=2.5")
+    assert "h:3306/d" in repr(made)
+    with pytest.raises(ValueError, match="charset='latin1'"):
+        open_backend("mysql://h/d?charset=latin1")
+    with pytest.raises(ValueError, match="no option 'sql_mode'"):
+        open_backend("mysql://h/d?sql_mode=ANSI")
 
 
 # ------------------------------------------------------------------------------------------------------------ options
@@ -252,6 +272,15 @@ async def test_a_postgresql_url_opens_it(postgresql_url: str) -> None:
         assert await backend.tenant("default").load("t") is None
 
 
+async def test_a_mariadb_url_opens_it(mariadb_url: str) -> None:
+    mark = "&" if "?" in mariadb_url else "?"
+    for url in (mariadb_url, mariadb_url.replace("mariadb:", "mysql+asyncmy:")):
+        async with open_backend(f"{url}{mark}tenant=acme&max_pool_size=1&program_name=t") as backend:
+            await backend.save("t", {"a": 1})
+            assert await backend.load("t") == {"a": 1}
+            assert await backend.tenant("default").load("t") is None
+
+
 # ------------------------------------------------------------------------------------------------------- checkpointers
 
 
@@ -262,6 +291,7 @@ async def test_a_postgresql_url_opens_it(postgresql_url: str) -> None:
         ("file:a", FileCheckpointer),
         ("sqlite://", SQLiteCheckpointer),
         ("postgresql://h/d", PostgreSQLCheckpointer),
+        ("mariadb://h/d", MySQLCheckpointer),
     ],
 )
 def test_a_checkpointer_of_agent_states_has_its_class(url: str, cls: type) -> None:
@@ -286,7 +316,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_names_that_are_there() -> None:
-    assert list_checkpointers() == ["memory", "file", "sqlite", "postgresql"]
+    assert list_checkpointers() == ["memory", "file", "sqlite", "postgresql", "mysql"]
 
 
 @pytest.mark.parametrize(
@@ -307,6 +337,10 @@ def test_the_names_that_are_there() -> None:
         ("postgresql://u:p@h:5/agents", PostgreSQLCheckpointer, "h:5/agents"),
         ("postgresql:postgres://u:p@h:5/agents", PostgreSQLCheckpointer, "h:5/agents"),
         ("postgres://u:p@h:5/agents", PostgreSQLCheckpointer, "h:5/agents"),
+        ("mysql:agents", MySQLCheckpointer, "localhost:3306/agents"),
+        ("mysql://u:p@h:5/agents", MySQLCheckpointer, "h:5/agents"),
+        ("mysql:mariadb://u:p@h:5/agents", MySQLCheckpointer, "h:5/agents"),
+        ("mariadb://u:p@h:5/agents", MySQLCheckpointer, "h:5/agents"),
     ],
 )
 def test_a_name_and_a_hint(text: str, cls: type, shown: str | None) -> None:

@@ -34,10 +34,11 @@ from locus_store.core.protocols import BaseCheckpointer, CheckpointerProtocol
             "memory.backends",
             "FileCheckpointer MemoryCheckpointer PostgreSQLBackend SQLiteBackend StorageBackendAdapter",
         ),
-        ("memory.backends", "postgresql_checkpointer sqlite_checkpointer"),
-        ("memory.backends.adapters", "StorageBackendAdapter postgresql_checkpointer sqlite_checkpointer"),
+        ("memory.backends", "mysql_checkpointer postgresql_checkpointer sqlite_checkpointer"),
+        ("memory.backends.adapters", "StorageBackendAdapter mysql_checkpointer postgresql_checkpointer"),
         ("memory.backends.file", "FileCheckpointer"),
         ("memory.backends.memory", "MemoryCheckpointer"),
+        ("memory.backends.mysql", "MySQLBackend"),
         ("memory.backends.postgresql", "PostgreSQLBackend"),
         ("memory.backends.sqlite", "SQLiteBackend"),
     ],
@@ -89,6 +90,24 @@ def test_postgresql_checkpointer() -> None:
     assert "h:6/e" in repr(postgresql_checkpointer(host="other", dsn="postgresql://u:p@h:6/e", max_pool_size=2))
     with pytest.raises(TypeError, match="nonsense"):
         postgresql_checkpointer(nonsense=1)
+
+
+def test_mysql_checkpointer() -> None:
+    from locus_store.memory.backends import mysql_checkpointer
+
+    made = mysql_checkpointer()
+    assert isinstance(made, locus_store.MySQLCheckpointer)
+    assert "localhost:3306/locus" in repr(made)
+    made = mysql_checkpointer("h", 5, "d", "u", "secret", schema_name="agents")
+    assert "h:5/d" in repr(made)
+    assert "secret" not in repr(made)
+    assert "h:6/e" in repr(mysql_checkpointer(host="other", dsn="mariadb://u:p@h:6/e", max_pool_size=2))
+    with pytest.raises(TypeError, match="nonsense"):
+        mysql_checkpointer(nonsense=1)
+    refused = {"charset": "latin1", "collation": "utf8mb4_unicode_ci", "autocommit": True, "use_pure": True}
+    for name, value in {**refused, "table_name": "checkpoints"}.items():
+        with pytest.raises(ValueError, match=f"{name}={value!r}: "):
+            mysql_checkpointer(**{name: value})
 
 
 # ------------------------------------------------------------------------------------------ a checkpointer of one's own
@@ -179,6 +198,7 @@ def test_what_counts_as_a_checkpointer(tmp_path: Path) -> None:
         locus_store.FileCheckpointer(tmp_path),
         locus_store.SQLiteCheckpointer(),
         locus_store.PostgreSQLCheckpointer(),
+        locus_store.MySQLCheckpointer(),
         locus_store.MemoryBackend().checkpointer(),
         locus_store.MemoryCheckpointer().tenant("acme"),
     ]

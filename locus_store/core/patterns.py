@@ -66,11 +66,15 @@ class Pattern(NamedTuple):
         *between, last = between
         return re.compile(first + "".join([f"(?>.*?{part})" for part in between]) + ".*" + last, re.S)
 
-    def like(self) -> str:
-        """The pattern in the language of SQL's ``LIKE`` with a backslash as its escape character."""
+    def like(self, escape: str = "\\") -> str:
+        """The pattern in the language of SQL's ``LIKE``.
+
+        Args:
+            escape: The escape character.
+        """
         wild = {Wildcard.RUN: "%", Wildcard.ONE: "_"}
-        escape = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
-        return "".join([wild[t] if isinstance(t, Wildcard) else t.translate(escape) for t in self.tokens])
+        literal = str.maketrans({sign: escape + sign for sign in (escape, "%", "_")})
+        return "".join([wild[t] if isinstance(t, Wildcard) else t.translate(literal) for t in self.tokens])
 
 
 def parse(pattern: str) -> Pattern:

@@ -8,17 +8,25 @@ from collections.abc import Mapping
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from locus_store.sql.client_parameters import POSTGRESQL_CLIENT, SCHEMA_OPTIONS
+from locus_store.sql.client_parameters import MYSQL_CLIENT, POSTGRESQL_CLIENT, SCHEMA_OPTIONS
 
 ENVIRONMENT = "LOCUS_STORE_URL"
 DEFAULT = "sqlite:///locus_store.db"
 
 _BACKENDS = {"postgres": "postgresql"}
-# A file needs no event loop, and asyncpg is the one PostgreSQL driver that this package installs.
+# A file needs no event loop; for the servers, these are the drivers that this package installs.
 _DRIVERS = {
     "sqlite": "sqlite+pysqlite",
     "sqlite+aiosqlite": "sqlite+pysqlite",
     "postgresql": "postgresql+asyncpg",
+    "mysql": "mysql+asyncmy",
+    "mariadb": "mariadb+asyncmy",
+}
+_CLIENTS = {
+    "sqlite+pysqlite": POSTGRESQL_CLIENT,
+    "postgresql+asyncpg": POSTGRESQL_CLIENT,
+    "mysql+asyncmy": MYSQL_CLIENT,
+    "mariadb+asyncmy": MYSQL_CLIENT,
 }
 
 
@@ -61,8 +69,9 @@ def engine_url(text: str) -> URL:
     name = _BACKENDS.get(backend, backend) + (f"+{driver}" if driver else "")
     url = url.set(drivername=_DRIVERS.get(name, name))
     # The URL of a store may carry the store's own options, which no client knows.
-    if url.drivername in ("sqlite+pysqlite", "postgresql+asyncpg"):
-        url = url.difference_update_query([name for name in url.query if name not in POSTGRESQL_CLIENT])
+    client = _CLIENTS.get(url.drivername)
+    if client is not None:
+        url = url.difference_update_query([name for name in url.query if name not in client])
     if url.drivername == "postgresql+asyncpg" and "sslmode" in url.query:
         # libpq's word for it.
         url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": url.query["sslmode"]})

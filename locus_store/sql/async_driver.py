@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.util import greenlet_spawn
 
+from locus_store.core.driver import Key, Plan, PutResult
 from locus_store.core.errors import BackendError, BackendUnavailableError, SchemaNotReadyError
 from locus_store.core.frames import Codec
 from locus_store.migrations import upgrade
 from locus_store.sql.async_engine import AsyncEngines
 from locus_store.sql.dialects.base import Dialect, Kind
+from locus_store.sql.direct import DirectConnection, DirectStatements, NotDirectError
 from locus_store.sql.driver import SQLDriver
 from locus_store.sql.loop_engine import LoopEngine
 from locus_store.sql.schema import REVISION, check
@@ -22,6 +27,9 @@ from locus_store.sql.schema import REVISION, check
 _ATTEMPTS = 6
 """How often a transaction is run that the database undoes because of others."""
 _PAUSE = 0.01
+
+READING = "REPEATABLE READ"
+WRITING = "READ COMMITTED"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,6 +64,7 @@ class AsyncSQLDriver(SQLDriver):
         schema: The schema of the tables, or None for the connection's own.
         create_schema: Make the tables on first use if they are missing; `prepare` also upgrades them.
         fill: How many connections are opened at first use in a loop.
+        direct: Send what only reads past SQLAlchemy, where that is one statement; `_fetcher` says how.
 
     Attributes:
         modules: The packages whose errors are those of the database.
@@ -72,6 +81,7 @@ class AsyncSQLDriver(SQLDriver):
         schema: str | None,
         create_schema: bool,
         fill: int = 0,
+        direct: bool = False,
     ) -> None:
         self.dialect = dialect
         self.codec = codec
@@ -80,34 +90,65 @@ class AsyncSQLDriver(SQLDriver):
         self._create_schema = create_schema
         self._fill = fill
         self._ready = False
+        self._statements = DirectStatements(schema) if direct else None
+        # Functions that need more than one fixed statement, as was found out.
+        self._roundabout: set[Callable[..., Any]] = set()
 
     # -------------------------------------------------------------------------------------------------- transactions
 
+    async def put(self, key: Key, plan: Plan) -> PutResult:
+        """See `Driver.put`."""
+        try:
+            return await super().put(key, plan)
+        except OutcomeUnknownError:
+            # This time the save looks for its own earlier attempt.
+            return await super().put(key, replace(plan, fresh_id=False))
+
     async def _read(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        statements = self._statements
+        if statements is not None and function not in self._roundabout:
+
+            async def attempt(opened: LoopEngine, progress: Progress) -> R:
+                async with opened.lease() as connection:
+                    progress.connected = True
+                    direct = DirectConnection(self._fetcher(connection), statements, opened.engine.dialect)
+                    return await greenlet_spawn(partial(function, cast(Connection, direct), *args, **kwargs))
+
+            try:
+                return await self._persist(attempt)
+            except NotDirectError:
+                self._roundabout.add(function)
         # All statements see the same state, also where a function needs several.
-        return await self._run("REPEATABLE READ", function, *args, **kwargs)
+        return await self._run(READING, function, *args, **kwargs)
 
     async def _write(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._run("READ COMMITTED", function, *args, **kwargs)
+        return await self._run(WRITING, function, *args, **kwargs)
 
-    def _begin(self, connection: Connection) -> None:
-        """What is sent at the beginning of a transaction that may wait for locks."""
+    def _fetcher(self, connection: Any) -> Callable[..., Awaitable[Sequence[Any]]]:
+        """What sends a text with its parameters on the driver's own connection, in autocommit, and returns the rows."""
+        raise NotImplementedError
+
+    def _options(self, isolation: str) -> dict[str, Any]:
+        """The options of a connection for a transaction at this level."""
+        return {"isolation_level": isolation}
+
+    def _begin(self, connection: Connection, isolation: str) -> None:
+        """What is sent at the beginning of a transaction; one that writes may wait for locks."""
 
     async def _run(
         self, isolation: str, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
         def work(connection: Connection, progress: Progress) -> R:
             with connection.begin():
-                if isolation == "READ COMMITTED":
-                    self._begin(connection)
+                self._begin(connection, isolation)
                 result = function(connection, *args, **kwargs)
-                progress.committing = isolation == "READ COMMITTED"
+                progress.committing = isolation == WRITING
             return result
 
         async def attempt(opened: LoopEngine, progress: Progress) -> R:
             async with opened.connect() as connection:
                 progress.connected = True
-                options: dict[str, Any] = {"isolation_level": isolation}
+                options = self._options(isolation)
                 if self._schema is not None:
                     options["schema_translate_map"] = {None: self._schema}
                 await connection.execution_options(**options)
@@ -202,7 +243,7 @@ class AsyncSQLDriver(SQLDriver):
                 if not self._create_schema or (error.current is not None and not asked):
                     raise
                 found = error.current
-            await connection.execution_options(isolation_level="READ COMMITTED")
+            await connection.execution_options(**self._options(WRITING))
             try:
                 async with connection.begin():
                     await connection.run_sync(upgrade, schema=self._schema)

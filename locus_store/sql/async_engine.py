@@ -8,11 +8,12 @@ disposed of when the store is closed there or the loop shuts its asynchronous ge
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, cast
 from weakref import finalize
 
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from locus_store.sql.loop_engine import LoopEngine, Wire
 
@@ -68,6 +69,44 @@ class AsyncEngines:
         opened = self._opened.pop(asyncio.get_running_loop(), None)
         if opened is not None:
             await opened.aclose()
+
+
+def over_url(wire: Wire, url: URL, arguments: Mapping[str, Any], options: Mapping[str, Any]) -> AsyncEngines:
+    """Engines of the store's own.
+
+    Args:
+        wire: What must be known of the driver's own connections.
+        url: Where the database is, with SQLAlchemy's name of the driver.
+        arguments: Those of the driver's own connect.
+        options: Those of ``create_async_engine``; the caller's are among them.
+    """
+    all_options: dict[str, Any] = {
+        "max_overflow": 0,
+        "pool_use_lifo": True,
+        "hide_parameters": True,
+        **options,
+        "connect_args": dict(arguments),
+    }
+    # What a pool is told to do with idle connections it can do only while it has them.
+    keeps = not all_options.keys() & {"pool_pre_ping", "pool_recycle", "poolclass"}
+    return AsyncEngines(wire, make=lambda: create_async_engine(url, **all_options), keeps=keeps)
+
+
+def over_engine(wire: Wire, engine: AsyncEngine, names: Collection[str], driver: str) -> AsyncEngines:
+    """The host's own engine.
+
+    Args:
+        wire: What must be known of the driver's own connections.
+        engine: The engine.
+        names: The databases that it may be of.
+        driver: The driver that it must be over.
+
+    Raises:
+        ValueError: It is another one.
+    """
+    if engine.dialect.name not in names or engine.dialect.driver != driver:
+        raise ValueError(f"an engine over {driver} is needed, not {engine.dialect.name}+{engine.dialect.driver}")
+    return AsyncEngines(wire, given=engine)
 
 
 def _let_go(left: dict[asyncio.AbstractEventLoop, LoopEngine]) -> None:

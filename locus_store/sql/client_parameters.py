@@ -9,5 +9,13 @@ POSTGRESQL_CLIENT = frozenset(
 )
 """Words of libpq, of asyncpg, and of its SQLAlchemy dialect."""
 
+MYSQL_CLIENT = frozenset(
+    """
+    charset connect_timeout program_name read_default_file read_default_group read_timeout server_public_key ssl_ca
+    ssl_capath ssl_cert ssl_check_hostname ssl_cipher ssl_key unix_socket
+    """.split()  # noqa: SIM905
+)
+"""Words of asyncmy and of its SQLAlchemy dialect."""
+
 SCHEMA_OPTIONS = ("schema", "schema_name")
 """The store's options that name the schema of the tables."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import CompoundSelect, Dialect, Select
+from sqlalchemy import CompoundSelect, Dialect, Select, String
 from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
 from sqlalchemy.util import await_only
+
+from locus_store.sql.types import Identifier
 
 Statement = Select[Any] | CompoundSelect[Any]
 
@@ -21,15 +24,20 @@ class NotDirectError(Exception):
 
 
 class _Compiled(NamedTuple):
+    """A statement's text, its parameters in order, their values where they are fixed, and which are text as bytes."""
+
     text: str
     names: tuple[str, ...]
     values: Mapping[str, Any]
+    encoded: frozenset[str]
+    decoded: tuple[int, ...]
 
 
 class DirectStatements:
     """Compiled statements of one store.
 
-    Only types whose values need no conversion are used in them, so parameters and rows pass as they are.
+    Only types whose values need no conversion are used in them, so parameters and rows pass as they are; but for names,
+    which are bytes on some databases.
 
     Args:
         schema: The schema of the tables, or None.
@@ -54,9 +62,27 @@ class DirectStatements:
             assert isinstance(compiled, SQLCompiler)
             if compiled.literal_execute_params or compiled.post_compile_params:
                 raise NotDirectError
-            found = _Compiled(compiled.string, tuple(compiled.positiontup or ()), compiled.params)
+            found = _Compiled(
+                compiled.string,
+                tuple(compiled.positiontup or ()),
+                compiled.params,
+                frozenset(name for name, bind in compiled.binds.items() if _is_bytes(bind.type, dialect)),
+                tuple(i for i, column in enumerate(statement.selected_columns) if _is_bytes(column.type, dialect)),
+            )
             self._compiled[statement] = found
         return found
+
+
+def _is_bytes(type_: TypeEngine[Any], dialect: Dialect) -> bool:
+    return isinstance(type_, Identifier) and not isinstance(type_.load_dialect_impl(dialect), String)
+
+
+def _decode(row: Sequence[Any], places: Sequence[int]) -> list[Any]:
+    values = list(row)
+    for i in places:
+        if values[i] is not None:
+            values[i] = values[i].decode()
+    return values
 
 
 class DirectRows:
@@ -98,9 +124,14 @@ class DirectConnection:
 
     def execute(self, statement: Statement, parameters: Mapping[str, Any]) -> DirectRows:
         """Send a statement and wait for its rows."""
-        text, names, values = self._statements.of(statement, self._dialect)
-        arguments = [parameters[name] if name in parameters else values[name] for name in names]
-        return DirectRows(await_only(self._fetch(text, *arguments)))
+        text, names, values, encoded, decoded = self._statements.of(statement, self._dialect)
+        if encoded:
+            values = {**values, **parameters}
+            arguments = [values[name].encode() if name in encoded else values[name] for name in names]
+        else:
+            arguments = [parameters[name] if name in parameters else values[name] for name in names]
+        rows = await_only(self._fetch(text, *arguments))
+        return DirectRows([_decode(row, decoded) for row in rows] if decoded else rows)
 
     def __getattr__(self, name: str) -> Any:
         raise NotDirectError

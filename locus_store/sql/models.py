@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncAttrs
 from sqlalchemy.orm import DeclarativeBase, Mapped, deferred, mapped_column, registry
 
 from locus_store.core.frames import Codec
-from locus_store.sql.types import Digest, Identifier, UTCMicroseconds, frames, surrogate_key
+from locus_store.sql.types import TABLE_OPTIONS, Digest, Identifier, UTCMicroseconds, frames, surrogate_key
 
 _NAMES = {"pk": "pk_%(table_name)s"}
 
@@ -82,7 +82,7 @@ class Thread(Base):
     __table_args__ = (
         UniqueConstraint("tenant", "thread_id", name="uq_locus_store_threads"),
         Index("ix_locus_store_threads_recent", "tenant", "updated_at"),
-        {"sqlite_autoincrement": True},
+        {"sqlite_autoincrement": True, **TABLE_OPTIONS},
     )
 
     id: Mapped[int] = mapped_column(surrogate_key(), Identity(), primary_key=True)
@@ -118,7 +118,7 @@ class Checkpoint(WithDocument, Base):
     __table_args__ = (
         UniqueConstraint("thread", "version", name="uq_locus_store_checkpoints_v"),
         UniqueConstraint("thread", "checkpoint_id", name="uq_locus_store_checkpoints_id"),
-        {"sqlite_autoincrement": True},
+        {"sqlite_autoincrement": True, **TABLE_OPTIONS},
     )
 
     id: Mapped[int] = mapped_column(surrogate_key(), Identity(), primary_key=True)
@@ -141,6 +141,8 @@ class Block(Base):
     """The entries that one save added, or, sealed, those of all saves from ``block_number`` to ``last_number``."""
 
     __tablename__ = "locus_store_blocks"
+    __table_args__ = TABLE_OPTIONS
+
     thread: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     block_number: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     last_number: Mapped[int] = mapped_column(BigInteger)
@@ -151,7 +153,7 @@ class Term(Base):
     """A digest of 16 bytes by which a checkpoint's metadata is found."""
 
     __tablename__ = "locus_store_terms"
-    __table_args__ = (Index("ix_locus_store_terms", "term", "thread", "version"),)
+    __table_args__ = (Index("ix_locus_store_terms", "term", "thread", "version"), TABLE_OPTIONS)
 
     thread: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     version: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
@@ -164,7 +166,7 @@ class Record(Base):
     __tablename__ = "locus_store_records"
     __table_args__ = (
         UniqueConstraint("thread", "scope", "record_key", name="uq_locus_store_records"),
-        {"sqlite_autoincrement": True},
+        {"sqlite_autoincrement": True, **TABLE_OPTIONS},
     )
 
     id: Mapped[int] = mapped_column(surrogate_key(), Identity(), primary_key=True)
@@ -178,6 +180,7 @@ class Schema(Base):
     """One row: what a store reads at start, however the migration was run."""
 
     __tablename__ = "locus_store_schema"
+    __table_args__ = TABLE_OPTIONS
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     revision: Mapped[str] = mapped_column(String(32))

@@ -56,6 +56,7 @@ def put_records(
     for name, payload in items:
         if not (keep and name in values):
             values[name] = payload
+            dialect.check_size(connection, payload)
     thread = _lock_or_make(connection, dialect, key, now, expires_at, make=bool(values))
     if thread is None:
         return

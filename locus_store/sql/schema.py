@@ -37,11 +37,11 @@ _UPGRADE = (
 _ROW = select(Schema.revision, Schema.format).where(Schema.id == 1)
 _ROW_AND_TABLES = (
     _ROW.select_from(Schema)
-    .outerjoin(Thread, Thread.id == -1)
-    .outerjoin(Checkpoint, Checkpoint.id == -1)
-    .outerjoin(Block, Block.thread == -1)
-    .outerjoin(Term, Term.thread == -1)
-    .outerjoin(Record, Record.id == -1)
+    .outerjoin(Thread, Thread.id == -Schema.id)
+    .outerjoin(Checkpoint, Checkpoint.id == -Schema.id)
+    .outerjoin(Block, Block.thread == -Schema.id)
+    .outerjoin(Term, Term.thread == -Schema.id)
+    .outerjoin(Record, Record.id == -Schema.id)
 )
 
 

@@ -71,20 +71,17 @@ class ThreadRow(NamedTuple):
         return max(now, self.updated_at + 1) if self.head_version else now
 
 
-LOCK_THREAD = (
-    select(
-        THREADS.c.id,
-        THREADS.c.version,
-        THREADS.c.head_version,
-        THREADS.c.head_id,
-        THREADS.c.block_count,
-        THREADS.c.epoch,
-        as_number(THREADS.c.updated_at),
-        as_number(THREADS.c.expires_at),
-    )
-    .where(named())
-    .with_for_update()
-)
+SEE_THREAD = select(
+    THREADS.c.id,
+    THREADS.c.version,
+    THREADS.c.head_version,
+    THREADS.c.head_id,
+    THREADS.c.block_count,
+    THREADS.c.epoch,
+    as_number(THREADS.c.updated_at),
+    as_number(THREADS.c.expires_at),
+).where(named())
+LOCK_THREAD = SEE_THREAD.with_for_update()
 
 
 def read_references(key: Key, own_block: int, ranges: bytes) -> References:

@@ -26,6 +26,14 @@ def to_microseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 
+TABLE_OPTIONS: dict[str, Any] = {
+    f"{name}_{option}": value
+    for name in ("mysql", "mariadb")
+    for option, value in (("engine", "InnoDB"), ("charset", "utf8mb4"), ("collate", "utf8mb4_bin"))
+}
+"""What each table is made with, whatever the server's defaults are: transactions, and text that is compared exactly."""
+
+
 class UTCMicroseconds(TypeDecorator[datetime]):
     """An aware UTC datetime, stored as the number of microseconds since 1970.
 

@@ -84,6 +84,8 @@ class _Found(NamedTuple):
 
 def put(connection: Connection, dialect: Dialect, key: Key, plan: Plan, codec: Codec | None) -> PutResult:
     """See `Driver.put`."""
+    dialect.check_size(connection, plan.payload, plan.ranges, plan.metadata)
+    dialect.check_size(connection, plan.block)
     for _ in range(_ATTEMPTS):
         thread = dialect.lock_thread(connection, key)
         if thread is not None and not thread.expired(plan.now):

@@ -12,9 +12,9 @@ from pathlib import Path
 import backends
 import pytest
 import servers
-from store_fixtures import checkpointer, clock, open_store, other, place, postgresql_database, store
+from store_fixtures import checkpointer, clock, mariadb_database, open_store, other, place, postgresql_database, store
 
-__all__ = ["checkpointer", "clock", "open_store", "other", "place", "postgresql_database", "store"]
+__all__ = ["checkpointer", "clock", "open_store", "other", "mariadb_database", "place", "postgresql_database", "store"]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -23,6 +23,10 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[bac
     if request.param == "sqlite":
         servers.note_ran("sqlite")
         yield backends.SQLitePlace(folder=tmp_path)
+        return
+    if request.param == "mariadb":
+        url = request.getfixturevalue("mariadb_url")
+        yield backends.MariaDBPlace(server=request.getfixturevalue("mariadb_server"), url=url, empty=True)
         return
     url = request.getfixturevalue("postgresql_url")
     server = request.getfixturevalue("postgresql_server")

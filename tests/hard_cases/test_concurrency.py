@@ -50,7 +50,7 @@ async def test_case_48_the_first_burst_on_a_new_database(new_database):
             await store.close()
 
 
-@only("sqlite", "postgresql")
+@only("sqlite", "postgresql", "mariadb")
 async def test_case_49_twenty_saves_under_one_id(store, other):
     returned = await asyncio.gather(*[(store, other)[i % 2].save("t", {"i": i}, "same") for i in range(20)])
     assert returned == ["same"] * 20
@@ -67,7 +67,7 @@ async def test_case_50_nobody_is_told_to_be_late_who_is_not(open_store, clock):
     assert await elsewhere.load("t") == {"n": 3}
 
 
-@only("postgresql")
+@only("postgresql", "mariadb")
 async def test_case_59_the_first_call_after_an_idle_night(open_store, place):
     store = open_store()
     for call in (
@@ -93,7 +93,7 @@ async def test_case_59_the_first_call_after_an_idle_night(open_store, place):
     assert len(await store.list_checkpoints("t", None)) == 31
 
 
-@only("sqlite", "postgresql")
+@only("sqlite", "postgresql", "mariadb")
 def test_case_62_one_store_in_fifty_event_loops(place):
     store = place.open()
     left = backends.Left()

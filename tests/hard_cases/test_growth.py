@@ -15,7 +15,7 @@ from locus_store.core.errors import CorruptCheckpointError, PayloadTooLargeError
 ENDURANCE = pytest.mark.endurance
 
 
-@only("postgresql")
+@only("postgresql", "mariadb")
 @pytest.mark.parametrize("size", [30_000_000, pytest.param(300_000_000, marks=ENDURANCE)])
 async def test_case_14_a_long_session_in_one_piece(store, other, size):
     await store.save("t", {"n": 1}, "earlier")
@@ -101,7 +101,7 @@ async def test_case_20_deleting_a_thread_leaves_nothing(open_store, place):
     assert place.count() == 0
 
 
-@only("sqlite", "postgresql")
+@only("sqlite", "postgresql", "mariadb")
 async def test_case_22_deleted_space_is_given_back(store, other, place):
     await store.save("kept", {"n": 1})
     assert await other.load("kept") == {"n": 1}  # a connection that is idle from here on

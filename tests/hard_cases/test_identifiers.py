@@ -76,7 +76,7 @@ async def test_case_28_512_bytes_are_an_id_and_513_are_not(store, other, place):
     assert len(await other.list_threads()) == 20
 
 
-@only("sqlite", "postgresql")
+@only("sqlite", "postgresql", "mariadb")
 async def test_case_31_patterns_are_literal_but_for_their_wildcards(store):
     names = ["user_1", "userX1", "100%", "a\\b", "User_1", "[x]", "100x"]
     for name in names:

@@ -25,9 +25,12 @@ async def test_case_34_the_newest_is_the_last_even_if_the_clock_stands(open_stor
         assert await store.list_checkpoints(f"t{i}") == ["a", "b"]
 
 
-@only("sqlite", "postgresql")
+@only("sqlite", "postgresql", "mariadb")
 async def test_case_36_times_are_utc_wherever_client_and_server_are(open_store, place, monkeypatch):
-    options = {"connect_args": {"server_settings": {"timezone": "America/St_Johns"}}} if place.pooled else {}
+    options = {
+        "postgresql": {"connect_args": {"server_settings": {"timezone": "America/St_Johns"}}},
+        "mariadb": {"connect_args": {"init_command": "SET SESSION time_zone = '-03:30'"}},
+    }.get(place.name, {})
     for zone in ("Asia/Kolkata", "America/New_York", "UTC"):
         monkeypatch.setenv("TZ", zone)
         time.tzset()
@@ -48,7 +51,7 @@ async def test_case_36_times_are_utc_wherever_client_and_server_are(open_store, 
             time.tzset()
 
 
-@only("file", "sqlite", "postgresql")
+@only("file", "sqlite", "postgresql", "mariadb")
 @pytest.mark.parametrize("threads", [60, pytest.param(10_000, marks=ENDURANCE)])
 async def test_case_37_listing_reads_no_payload(place, threads):
     blobs = [os.urandom(50_000).hex() for _ in range(7)]

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import methodcaller
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import URL, Connection, text
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.util import greenlet_spawn
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from locus_store.backends.postgresql.options import address, place
 from locus_store.core.driver import Key, Plan, PutResult, Saved
 from locus_store.core.errors import MissingDependencyError
 from locus_store.core.frames import Codec
-from locus_store.sql.async_driver import AsyncSQLDriver, OutcomeUnknownError, Progress
-from locus_store.sql.async_engine import AsyncEngines
+from locus_store.sql.async_driver import WRITING, AsyncSQLDriver, OutcomeUnknownError, Progress
+from locus_store.sql.async_engine import over_engine, over_url
 from locus_store.sql.dialects.base import Kind
 from locus_store.sql.dialects.postgresql import (
     LIMIT_WAITING,
@@ -27,7 +26,6 @@ from locus_store.sql.dialects.postgresql import (
     sqlstate,
 )
 from locus_store.sql.dialects.postgresql_save import THREAD_GONE, fits, save
-from locus_store.sql.direct import DirectConnection, DirectStatements, NotDirectError
 from locus_store.sql.loop_engine import LoopEngine, Wire
 from locus_store.sql.models import metadata
 
@@ -87,36 +85,19 @@ class PostgreSQLDriver(AsyncSQLDriver):
         if engine is not None:
             if url is not None or connect_args or engine_options:
                 raise ValueError("with an engine of yours there is no url, connect_args or engine_options")
-            if engine.dialect.name != "postgresql" or engine.dialect.driver != "asyncpg":
-                raise ValueError(f"an engine over asyncpg is needed, not {engine.dialect.name}+{engine.dialect.driver}")
             self._place = place(engine.url)
-            engines = AsyncEngines(wire, given=engine)
+            engines = over_engine(wire, engine, ("postgresql",), "asyncpg")
         elif url is not None:
             where, connect = address(url, connect_args)
-            options: dict[str, Any] = {
-                "pool_size": max_pool_size,
-                "max_overflow": 0,
-                "pool_use_lifo": True,
-                "hide_parameters": True,
-                **(engine_options or {}),
-                "connect_args": connect,
-            }
-
-            def make() -> AsyncEngine:
-                return create_async_engine(where, **options)
-
             self._place = place(where)
-            # What a pool is told to do with idle connections it can do only while it has them.
-            keeps = not options.keys() & {"pool_pre_ping", "pool_recycle", "poolclass"}
-            engines = AsyncEngines(wire, make=make, keeps=keeps)
+            engines = over_url(wire, where, connect, {"pool_size": max_pool_size, **(engine_options or {})})
         else:
             raise ValueError("where the database is: pass a url, or an engine of yours")
         fill = 0 if engine is not None else min(min_pool_size, max_pool_size)
-        super().__init__(known, engines, codec=codec, schema=schema, create_schema=create_schema, fill=fill)
+        super().__init__(
+            known, engines, codec=codec, schema=schema, create_schema=create_schema, fill=fill, direct=True
+        )
         self._milliseconds = max(1, round(lock_timeout * 1000))
-        self._statements = DirectStatements(schema)
-        # Functions that need more than one fixed statement, as was found out.
-        self._roundabout: set[Callable[..., Any]] = set()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._place})"
@@ -139,10 +120,7 @@ class PostgreSQLDriver(AsyncSQLDriver):
                     saved = Saved(*row)
                     await self._seal_after(key, saved)
                     return saved
-        try:
-            return await super().put(key, plan)
-        except OutcomeUnknownError:
-            return await super().put(key, replace(plan, fresh_id=False))
+        return await super().put(key, plan)
 
     async def _save_at_once(self, key: Key, plan: Plan, opened: LoopEngine, progress: Progress) -> Any:
         """One statement in autocommit; None if it wrote nothing and a transaction must find out why."""
@@ -156,19 +134,9 @@ class PostgreSQLDriver(AsyncSQLDriver):
                     return None
                 raise
 
-    async def _read(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        async def attempt(opened: LoopEngine, progress: Progress) -> R:
-            async with opened.lease() as connection:
-                progress.connected = True
-                direct = DirectConnection(connection.fetch, self._statements, opened.engine.dialect)
-                return await greenlet_spawn(partial(function, cast(Connection, direct), *args, **kwargs))
-
-        if function not in self._roundabout:
-            try:
-                return await self._persist(attempt)
-            except NotDirectError:
-                self._roundabout.add(function)
-        return await super()._read(function, *args, **kwargs)
+    def _fetcher(self, connection: Any) -> Callable[..., Awaitable[Sequence[Any]]]:
+        fetch: Callable[..., Awaitable[Sequence[Any]]] = connection.fetch
+        return fetch
 
     # ---------------------------------------------------------------------------------------------------- the rest
 
@@ -193,8 +161,9 @@ class PostgreSQLDriver(AsyncSQLDriver):
 
         return await self._persist(attempt)
 
-    def _begin(self, connection: Connection) -> None:
-        connection.execute(LIMIT_WAITING, {"timeout": f"{self._milliseconds}ms"})
+    def _begin(self, connection: Connection, isolation: str) -> None:
+        if isolation == WRITING:
+            connection.execute(LIMIT_WAITING, {"timeout": f"{self._milliseconds}ms"})
 
     def _lacks_schema(self, error: Exception) -> bool:
         return sqlstate(error) in NO_SCHEMA

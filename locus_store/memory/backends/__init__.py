@@ -9,20 +9,28 @@ if TYPE_CHECKING:
     from locus_store.backends.adapter import StorageBackendAdapter
     from locus_store.backends.file import FileBackend, FileCheckpointer
     from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
+    from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
     from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
     from locus_store.backends.sqlite import SQLiteBackend, SQLiteCheckpointer
-    from locus_store.memory.backends.adapters import postgresql_checkpointer, sqlite_checkpointer
+    from locus_store.memory.backends.adapters import (
+        mysql_checkpointer,
+        postgresql_checkpointer,
+        sqlite_checkpointer,
+    )
 
 __all__ = [
     "FileBackend",
     "FileCheckpointer",
     "MemoryBackend",
     "MemoryCheckpointer",
+    "MySQLBackend",
+    "MySQLCheckpointer",
     "PostgreSQLBackend",
     "PostgreSQLCheckpointer",
     "SQLiteBackend",
     "SQLiteCheckpointer",
     "StorageBackendAdapter",
+    "mysql_checkpointer",
     "postgresql_checkpointer",
     "sqlite_checkpointer",
 ]
@@ -32,11 +40,14 @@ _MODULES = {
     "FileCheckpointer": "locus_store.backends.file",
     "MemoryBackend": "locus_store.backends.memory",
     "MemoryCheckpointer": "locus_store.backends.memory",
+    "MySQLBackend": "locus_store.backends.mysql",
+    "MySQLCheckpointer": "locus_store.backends.mysql",
     "PostgreSQLBackend": "locus_store.backends.postgresql",
     "PostgreSQLCheckpointer": "locus_store.backends.postgresql",
     "SQLiteBackend": "locus_store.backends.sqlite",
     "SQLiteCheckpointer": "locus_store.backends.sqlite",
     "StorageBackendAdapter": "locus_store.backends.adapter",
+    "mysql_checkpointer": "locus_store.memory.backends.adapters",
     "postgresql_checkpointer": "locus_store.memory.backends.adapters",
     "sqlite_checkpointer": "locus_store.memory.backends.adapters",
 }

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from locus_store.backends.adapter import StorageBackendAdapter
 
 if TYPE_CHECKING:
+    from locus_store.backends.mysql import MySQLCheckpointer
     from locus_store.backends.postgresql import PostgreSQLCheckpointer
     from locus_store.backends.sqlite import SQLiteCheckpointer
 
-__all__ = ["StorageBackendAdapter", "postgresql_checkpointer", "sqlite_checkpointer"]
+__all__ = ["StorageBackendAdapter", "mysql_checkpointer", "postgresql_checkpointer", "sqlite_checkpointer"]
 
 
 def sqlite_checkpointer(path: str = "locus_checkpoints.db", **kwargs: Any) -> SQLiteCheckpointer:
@@ -50,3 +51,30 @@ def postgresql_checkpointer(
     if dsn is not None:
         return PostgreSQLCheckpointer(dsn=dsn, **kwargs)
     return PostgreSQLCheckpointer(host=host, port=port, database=database, user=user, password=password, **kwargs)
+
+
+def mysql_checkpointer(
+    host: str = "localhost",
+    port: int = 3306,
+    database: str = "locus",
+    user: str = "root",
+    password: str = "",
+    dsn: str | None = None,
+    **kwargs: Any,
+) -> MySQLCheckpointer:
+    """Make a checkpointer over MySQL or MariaDB.
+
+    Args:
+        host: The server.
+        port: Its port.
+        database: The database.
+        user: Who connects.
+        password: Their password.
+        dsn: All of that as one URL; the other arguments then do not count.
+        **kwargs: Options of `MySQLCheckpointer`.
+    """
+    from locus_store.backends.mysql import MySQLCheckpointer
+
+    if dsn is not None:
+        return MySQLCheckpointer(dsn=dsn, **kwargs)
+    return MySQLCheckpointer(host=host, port=port, database=database, user=user, password=password, **kwargs)

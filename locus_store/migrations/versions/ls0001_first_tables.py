@@ -7,7 +7,7 @@ Revises:
 import sqlalchemy as sa
 from alembic import op
 
-from locus_store.sql.types import Digest, Identifier, frames, surrogate_key
+from locus_store.sql.types import TABLE_OPTIONS, Digest, Identifier, frames, surrogate_key
 
 revision = "ls0001"
 down_revision = None
@@ -34,6 +34,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("tenant", "thread_id", name=op.f("uq_locus_store_threads")),
         sqlite_autoincrement=True,
         schema=schema,
+        **TABLE_OPTIONS,
     )
     op.create_index(
         op.f("ix_locus_store_threads_recent"),
@@ -62,6 +63,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("thread", "checkpoint_id", name=op.f("uq_locus_store_checkpoints_id")),
         sqlite_autoincrement=True,
         schema=schema,
+        **TABLE_OPTIONS,
     )
     blocks = op.create_table(
         "locus_store_blocks",
@@ -71,6 +73,7 @@ def upgrade() -> None:
         sa.Column("payload", frames(), nullable=False),
         sa.PrimaryKeyConstraint("thread", "block_number", name=op.f("pk_locus_store_blocks")),
         schema=schema,
+        **TABLE_OPTIONS,
     )
     if op.get_context().dialect.name == "postgresql":
         # What fits into a page stays in its row; what is larger (joined blocks) the server compresses and moves out.
@@ -83,6 +86,7 @@ def upgrade() -> None:
         sa.Column("term", Digest(), nullable=False),
         sa.PrimaryKeyConstraint("thread", "version", "term", name=op.f("pk_locus_store_terms")),
         schema=schema,
+        **TABLE_OPTIONS,
     )
     op.create_index(
         op.f("ix_locus_store_terms"),
@@ -101,6 +105,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("thread", "scope", "record_key", name=op.f("uq_locus_store_records")),
         sqlite_autoincrement=True,
         schema=schema,
+        **TABLE_OPTIONS,
     )
     schema_row = op.create_table(
         "locus_store_schema",
@@ -109,6 +114,7 @@ def upgrade() -> None:
         sa.Column("format", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_locus_store_schema")),
         schema=schema,
+        **TABLE_OPTIONS,
     )
     # Last, so that a migration cut short where DDL cannot be rolled back is not taken for a whole one.
     op.bulk_insert(schema_row, [{"id": 1, "revision": "ls0001", "format": 1}])

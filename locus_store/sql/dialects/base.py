@@ -85,6 +85,21 @@ class Dialect:
 
     # ------------------------------------------------------------------------------------------------------- writing
 
+    def joined(self) -> Dialect:
+        """This object as it works in a transaction of the caller's, at whatever isolation level that is."""
+        return self
+
+    def writer(self, connection: Connection) -> Connection:
+        """The connection as the functions that write must be given it."""
+        return connection
+
+    def check_size(self, connection: Connection, *values: bytes | None) -> None:
+        """Return if one statement can carry these values beside what is small.
+
+        Raises:
+            PayloadTooLargeError: It cannot.
+        """
+
     def put(self, connection: Connection, key: Key, plan: Plan, codec: Codec | None) -> PutResult:
         """A whole save, `Driver.put`."""
         return writing.put(connection, self, key, plan, codec)
