@@ -85,7 +85,7 @@ class Dialect:
 
     # ------------------------------------------------------------------------------------------------------- writing
 
-    def joined(self) -> Dialect:
+    def joining(self) -> Dialect:
         """This object as it works in a transaction of the caller's, at whatever isolation level that is."""
         return self
 

@@ -108,13 +108,13 @@ class MySQLDialect(Dialect):
 
     def __init__(self) -> None:
         self._packet: int | None = None
-        self._joined: Dialect | None = None
+        self._joining: Dialect | None = None
 
-    def joined(self) -> Dialect:
-        """See `Dialect.joined`."""
-        if self._joined is None:
-            self._joined = JoinedMySQLDialect()
-        return self._joined
+    def joining(self) -> Dialect:
+        """See `Dialect.joining`."""
+        if self._joining is None:
+            self._joining = JoinedMySQLDialect()
+        return self._joining
 
     # -------------------------------------------------------------------------------------------------------- errors
 
