@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         StoreBusyError,
         ThreadExistsError,
         TransactionConflictError,
+        TransactionNotAllowedError,
         UnsupportedFormatError,
         UnsupportedOperationError,
     )
@@ -101,6 +102,7 @@ __all__ = [
     "ToolExecution",
     "ToolResult",
     "TransactionConflictError",
+    "TransactionNotAllowedError",
     "UnsupportedFormatError",
     "UnsupportedOperationError",
     "ZlibCodec",

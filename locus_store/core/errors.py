@@ -11,6 +11,7 @@
     ├── ThreadExistsError                          `copy_thread` onto a thread that is there
     ├── ConflictError                              `expected_version` is not the head's version
     ├── UnsupportedOperationError   (NotImplementedError)  this backend lacks the ability
+    │   └── TransactionNotAllowedError             it cannot be done inside a transaction of the caller's
     ├── MissingDependencyError      (ImportError)  a driver's client is not installed
     ├── SchemaError                                the database's schema and this release differ
     │   ├── SchemaNotReadyError                    missing, or older than this release
@@ -127,6 +128,10 @@ class UnsupportedOperationError(LocusStoreError, NotImplementedError):
     def __init__(self, owner: str, operation: str, remedy: str = "") -> None:
         super().__init__(f"{owner} does not support {operation}" + (f"; {remedy}" if remedy else ""))
         self.operation = operation
+
+
+class TransactionNotAllowedError(UnsupportedOperationError):
+    """A store that is bound to a transaction of the caller's cannot do this: it would end that transaction."""
 
 
 class MissingDependencyError(LocusStoreError, ImportError):

@@ -14,7 +14,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 from locus_store.core.errors import SchemaIncompleteError
-from locus_store.migrations.locks import lock_database, one_in_this_process
+from locus_store.migrations.locks import commits_ddl, database_lock, one_in_this_process, refuse_transaction
+from locus_store.migrations.unfinished import make_version_table, put_right
 from locus_store.sql.schema import REVISION, VERSION_TABLE, State, effective_schema, refuse, state
 
 
@@ -34,8 +35,9 @@ def upgrade(connection: Connection, *, schema: str | None = None) -> None:
     """Creates the tables, or brings them up to this release; with nothing to do it sends no DDL and takes no lock.
 
     In a transaction of the caller it joins that, and the caller commits; otherwise it commits its own. Several
-    processes may call it at once. Where DDL cannot be rolled back (MySQL, MariaDB, Oracle) it commits what the
-    caller's transaction has done. From a coroutine: ``await async_connection.run_sync(upgrade)``.
+    processes may call it at once. Where DDL ends a transaction (MySQL, MariaDB, Oracle) it refuses to work in one; what
+    one that was killed there left half done is begun again, if nothing is stored yet. From a coroutine:
+    ``await async_connection.run_sync(upgrade)``.
 
     On SQLite it begins with BEGIN IMMEDIATE unless the driver's connection is in a transaction already. One that has
     only read and meets another writer fails with SQLITE_BUSY and must be run again from its beginning.
@@ -47,11 +49,16 @@ def upgrade(connection: Connection, *, schema: str | None = None) -> None:
     Raises:
         SchemaAheadError: The tables are of a newer release.
         SchemaIncompleteError: Some of them are missing, or what Alembic noted and the schema row differ.
+        TransactionNotAllowedError: DDL would commit the caller's transaction.
         ValueError: The connection is in autocommit.
     """
     schema = effective_schema(connection, schema)
-    if _needs_nothing(state(connection, schema=schema)):
+    found = state(connection, schema=schema)
+    # Where DDL is seen at once, somebody may be in the middle of it, or have been killed there.
+    in_the_making = found.condition == "incomplete" and found.revision is None and commits_ddl(connection)
+    if not in_the_making and _needs_nothing(found):
         return
+    refuse_transaction(connection)
     if connection.in_transaction():
         _upgrade(connection, schema)
     else:
@@ -67,11 +74,15 @@ def _needs_nothing(found: State) -> bool:
 
 
 def _upgrade(connection: Connection, schema: str | None) -> None:
-    lock_database(connection)
-    # Another process may have been here while this one waited.
-    found = state(connection, schema=schema)
-    if _needs_nothing(found):
-        return
+    with database_lock(connection, schema):
+        put_right(connection, schema)
+        # Another process may have been here while this one waited.
+        found = state(connection, schema=schema)
+        if not _needs_nothing(found):
+            _run_revisions(connection, schema, found)
+
+
+def _run_revisions(connection: Connection, schema: str | None, found: State) -> None:
     scripts = script_directory()
 
     def steps(heads: Any, _context: MigrationContext) -> Iterable[RevisionStep]:
@@ -95,6 +106,7 @@ def _upgrade(connection: Connection, schema: str | None) -> None:
             f"{VERSION_TABLE} says {', '.join(noted) or 'nothing'}. If the tables belong to another Alembic history, "
             "upgrade that one; if they were removed by hand, drop that table as well",
         )
+    make_version_table(connection, schema)
     with one_in_this_process(connection), _operations(context):
         context.run_migrations()
 

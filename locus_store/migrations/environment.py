@@ -25,7 +25,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from locus_store.core.errors import MissingDependencyError
 from locus_store.migrations.filters import our_object, ours
-from locus_store.migrations.locks import lock_database
+from locus_store.migrations.locks import commits_ddl, database_lock, refuse_transaction
+from locus_store.migrations.unfinished import put_right
 from locus_store.migrations.urls import ENVIRONMENT, database_url, schema_in
 from locus_store.sql.models import models_in
 from locus_store.sql.schema import VERSION_TABLE, effective_schema
@@ -138,17 +139,27 @@ def _offline(url: URL, schema: str | None) -> None:
 def _online(connection: Connection, schema: str | None) -> None:
     schema = effective_schema(connection, schema)
     table_schema = None if schema == connection.dialect.default_schema_name else schema
-    with nullcontext() if connection.in_transaction() else connection.begin():
+    joined = connection.in_transaction()
+    with nullcontext() if joined else connection.begin():
         context.configure(connection=connection, **_options(schema, table_schema))
         if context.get_context().opts.get("dont_mutate"):
             context.run_migrations()
             return
-        lock_database(connection)
-        context.run_migrations()
-        _remove_empty_version_table(connection, schema)
+        if joined:
+            refuse_transaction(connection)
+        with database_lock(connection, schema):
+            put_right(connection, schema)
+            try:
+                context.run_migrations()
+            except Exception:
+                # Elsewhere it goes with the transaction.
+                if commits_ddl(connection):
+                    _remove_empty_version_table(connection, schema)
+                raise
+            _remove_empty_version_table(connection, schema)
 
 
 def _remove_empty_version_table(connection: Connection, schema: str | None) -> None:
-    """After ``downgrade base`` nothing of ours is left."""
+    """After ``downgrade base``, and after a ``check`` that found nothing, nothing of ours is left."""
     if not context.get_context().get_current_heads():
         Table(VERSION_TABLE, MetaData(), schema=schema).drop(connection, checkfirst=True)

@@ -6,11 +6,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
-from sqlalchemy import BigInteger, Connection, bindparam, column, func, select, table
+from sqlalchemy import BigInteger, Connection, String, bindparam, column, func, select, table
+from sqlalchemy.exc import DBAPIError
 
-from locus_store.core.errors import StoreBusyError
+from locus_store.core.errors import StoreBusyError, TransactionNotAllowedError
 
 # "locus_st" as a number of 64 bits: whoever migrates our tables in this database holds this advisory lock.
 _ADVISORY_KEY = int.from_bytes(b"locus_st", "big")
@@ -46,20 +47,42 @@ def one_in_this_process(connection: Connection) -> Iterator[None]:
         _process_lock.release()
 
 
-def lock_database(connection: Connection) -> None:
-    """Waits until no other process migrates this database; the lock ends with the connection's transaction.
+def commits_ddl(connection: Connection) -> bool:
+    """Whether DDL ends a transaction on this database."""
+    return connection.dialect.name in ("mysql", "mariadb", "oracle")
 
-    Databases that it does not know are not locked.
+
+def refuse_transaction(connection: Connection) -> None:
+    """Returns if migrating would not commit what the caller has done so far.
+
+    Raises:
+        TransactionNotAllowedError: The connection is in a transaction that DDL would commit.
+    """
+    if connection.in_transaction() and commits_ddl(connection):
+        raise TransactionNotAllowedError(
+            connection.dialect.name,
+            "migrating inside a transaction of yours",
+            "DDL would commit it there: commit or roll back first, and hand in a connection that is in none",
+        )
+
+
+@contextmanager
+def database_lock(connection: Connection, schema: str | None) -> Iterator[None]:
+    """Waits until no other process migrates the tables in `schema`, and keeps others waiting.
+
+    The lock ends with the connection's transaction, or at the end of the block where DDL ends transactions; and with
+    the connection. Databases that it does not know are not locked.
 
     Raises:
         ValueError: The connection is in autocommit, where such a lock ends at once.
     """
     lock = _LOCKS.get(connection.dialect.name)
-    if lock is not None:
-        lock(connection)
+    with nullcontext() if lock is None else lock(connection, schema):
+        yield
 
 
-def _lock_postgresql(connection: Connection) -> None:
+@contextmanager
+def _lock_postgresql(connection: Connection, _schema: str | None) -> Iterator[None]:
     key = bindparam("key", _ADVISORY_KEY, BigInteger)
     connection.execute(select(func.pg_advisory_xact_lock(key)))
     locks = table("pg_locks", column("pid"), column("locktype"), column("classid"), column("objid"))
@@ -71,15 +94,38 @@ def _lock_postgresql(connection: Connection) -> None:
     )
     if not connection.scalar(held):
         raise ValueError("the connection is in autocommit; migrating needs one with transactions")
+    yield
 
 
-def _lock_sqlite(connection: Connection) -> None:
+@contextmanager
+def _lock_sqlite(connection: Connection, _schema: str | None) -> Iterator[None]:
     # In the driver's own mode DDL begins no transaction. One that has begun takes the lock at its first write.
     if not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+    yield
 
 
-_LOCKS: dict[str, Callable[[Connection], None]] = {
+@contextmanager
+def _lock_mysql(connection: Connection, schema: str | None) -> Iterator[None]:
+    # A lock of the session, with a name for the whole server that is short enough for any database's.
+    place = func.coalesce(bindparam("place", schema, String), func.database())
+    name = func.concat("locus_store ", func.md5(place))
+    # Asked for again and again, so that no client takes the silence for a lost connection.
+    while connection.scalar(select(func.get_lock(name, 2))) != 1:
+        pass
+    try:
+        yield
+        # Who comes next must see the rows as well, and not tables without them.
+        connection.exec_driver_sql("COMMIT")
+    finally:
+        # A connection that is lost has no lock any more.
+        with suppress(DBAPIError):
+            connection.scalar(select(func.release_lock(name)))
+
+
+_LOCKS: dict[str, Callable[[Connection, str | None], AbstractContextManager[None]]] = {
     "postgresql": _lock_postgresql,
     "sqlite": _lock_sqlite,
+    "mysql": _lock_mysql,
+    "mariadb": _lock_mysql,
 }

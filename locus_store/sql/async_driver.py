@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.util import greenlet_spawn
 
 from locus_store.core.driver import Key, Plan, PutResult
-from locus_store.core.errors import BackendError, BackendUnavailableError, SchemaNotReadyError
+from locus_store.core.errors import BackendError, BackendUnavailableError, SchemaIncompleteError, SchemaNotReadyError
 from locus_store.core.frames import Codec
 from locus_store.migrations import upgrade
 from locus_store.sql.async_engine import AsyncEngines
@@ -243,10 +243,14 @@ class AsyncSQLDriver(SQLDriver):
                 if not self._create_schema or (error.current is not None and not asked):
                     raise
                 found = error.current
+            except SchemaIncompleteError as error:
+                # Where DDL is seen at once, another process may be making them right now.
+                if not self._create_schema or error.current is not None:
+                    raise
+                found = None
             await connection.execution_options(**self._options(WRITING))
             try:
-                async with connection.begin():
-                    await connection.run_sync(upgrade, schema=self._schema)
+                await connection.run_sync(upgrade, schema=self._schema)
             except SQLAlchemyError as error:
                 if not self._may_not_create(error):
                     raise

@@ -17,7 +17,7 @@ from store_fixtures import checkpointer, clock, mariadb_database, open_store, ot
 __all__ = ["checkpointer", "clock", "open_store", "other", "mariadb_database", "place", "postgresql_database", "store"]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[backends.Place]:
     """A place of a relational backend that has no tables yet."""
     if request.param == "sqlite":

@@ -35,17 +35,22 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.name = engine_url(url).get_backend_name()
+        self.transactional = self.name not in ("mysql", "mariadb")
         self.short_name = re.sub(r"\W", "_", url.rpartition("/")[2])
 
-    def __call__(self, work: Callable[[Connection], T], *, begin: bool = True) -> T:
+    def __call__(self, work: Callable[[Connection], T], *, begin: bool | None = None) -> T:
         """What `work` returns, in a transaction that is then committed, or on a connection without one.
+
+        By default it is the first, but not where DDL ends a transaction: there migrating refuses to work in one.
 
         In a thread, so that it can be used inside a running event loop as well.
         """
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(self._run, work, begin).result()
 
-    def _run(self, work: Callable[[Connection], T], begin: bool) -> T:
+    def _run(self, work: Callable[[Connection], T], begin: bool | None) -> T:
+        commit = begin is None
+        begin = self.transactional if begin is None else begin
         url = engine_url(self.url)
         if not url.get_dialect().is_async:
             engine = create_engine(url, poolclass=NullPool)
@@ -55,7 +60,10 @@ class Database:
         async def main() -> T:
             engine = create_async_engine(url, poolclass=NullPool)
             async with engine.begin() if begin else engine.connect() as connection:
-                return await connection.run_sync(work)
+                done = await connection.run_sync(work)
+                if commit and not begin:
+                    await connection.commit()
+                return done
 
         return asyncio.run(main())
 
@@ -72,7 +80,8 @@ class Database:
 
         def work(connection: Connection) -> list[Any]:
             for statement in statements:
-                result = connection.exec_driver_sql(statement)
+                marked = connection.dialect.paramstyle in ("format", "pyformat")
+                result = connection.exec_driver_sql(statement.replace("%", "%%") if marked else statement)
             return list(result.all()) if result.returns_rows else []
 
         return self(work)
@@ -132,6 +141,17 @@ def postgresql(postgresql_url: str) -> Database:
     return Database(postgresql_url)
 
 
+@pytest.fixture
+def mariadb(mariadb_url: str) -> Database:
+    return Database(mariadb_url)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
+def transactional(request: pytest.FixtureRequest) -> Database:
+    """A database that can roll DDL back."""
+    return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
 def database(request: pytest.FixtureRequest) -> Iterator[Database]:
     return request.getfixturevalue(request.param)  # type: ignore[no-any-return]

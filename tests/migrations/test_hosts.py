@@ -171,7 +171,7 @@ def test_an_upgrade_inside_a_hosts_own_revision(database: Database) -> None:
 # --- a host's program runs our command --------------------------------------------------------------------------------
 
 
-def test_a_connection_that_was_handed_in(database: Database) -> None:
+def test_a_connection_that_was_handed_in(transactional: Database) -> None:
     def work(connection: Connection) -> None:
         with connection.begin() as transaction:
             command.upgrade(our_config(connection=connection), "head")
@@ -181,8 +181,8 @@ def test_a_connection_that_was_handed_in(database: Database) -> None:
         assert not connection.in_transaction()
         command.check(our_config(connection=connection))
 
-    database(work, begin=False)
-    database(check)
+    transactional(work, begin=False)
+    transactional(check)
 
 
 def test_a_connection_with_a_schema_of_its_own(postgresql: Database) -> None:
@@ -211,7 +211,7 @@ async def test_the_command_inside_a_running_loop(database: Database, monkeypatch
         pytest.importorskip("aiosqlite")
     url = engine_url(database.url)
     engine = create_async_engine(url.set(drivername=url.drivername.replace("pysqlite", "aiosqlite")))
-    async with engine.begin() as connection:
+    async with engine.begin() if database.transactional else engine.connect() as connection:
         await connection.run_sync(lambda c: command.upgrade(our_config(connection=c), "head"))
     await engine.dispose()
     database(check)

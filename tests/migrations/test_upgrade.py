@@ -13,7 +13,7 @@ import pytest
 from migrations.conftest import OURS, ROOT, Database, statements_of
 from sqlalchemy import Connection, create_engine, event, inspect, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from locus_store.core.errors import StoreBusyError
 from locus_store.migrations import commands, upgrade
@@ -24,9 +24,7 @@ ROWS = f"SELECT (SELECT count(*) FROM locus_store_schema), (SELECT count(*) FROM
 
 
 def async_engine(database: Database) -> Any:
-    if database.name == "sqlite":
-        pytest.importorskip("aiosqlite")
-    return create_async_engine(database.url.replace("sqlite:", "sqlite+aiosqlite:").replace("ql:", "ql+asyncpg:"))
+    return database.async_engine()
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
@@ -41,8 +39,8 @@ def test_commits_its_own_transaction(database: Database) -> None:
     assert database.tables() == OURS
 
 
-def test_joins_the_callers_transaction_and_is_rolled_back_with_it(database: Database) -> None:
-    database.execute("CREATE TABLE hosts (id INTEGER)")
+def test_joins_the_callers_transaction_and_is_rolled_back_with_it(transactional: Database) -> None:
+    transactional.execute("CREATE TABLE hosts (id INTEGER)")
 
     def work(connection: Connection) -> None:
         with connection.begin() as transaction:
@@ -52,22 +50,22 @@ def test_joins_the_callers_transaction_and_is_rolled_back_with_it(database: Data
             assert OURS.issubset(inspect(connection).get_table_names())
             transaction.rollback()
 
-    database(work, begin=False)
-    assert database.tables() == {"hosts"}
-    assert database.execute("SELECT * FROM hosts") == []
-    database(upgrade)
-    database(check)
+    transactional(work, begin=False)
+    assert transactional.tables() == {"hosts"}
+    assert transactional.execute("SELECT * FROM hosts") == []
+    transactional(upgrade)
+    transactional(check)
 
 
-def test_first_in_the_callers_transaction(database: Database) -> None:
+def test_first_in_the_callers_transaction(transactional: Database) -> None:
     def work(connection: Connection) -> None:
         with connection.begin() as transaction:
             upgrade(connection)
             connection.exec_driver_sql("CREATE TABLE hosts (id INTEGER)")
             transaction.rollback()
 
-    database(work, begin=False)
-    assert database.tables() == set()
+    transactional(work, begin=False)
+    assert transactional.tables() == set()
 
 
 def sqlite_with_a_begin_of_its_own(url: str) -> Any:
@@ -121,7 +119,7 @@ def test_autocommit_is_refused(postgresql: Database) -> None:
     assert postgresql.tables() == set()
 
 
-def test_an_upgrade_that_fails_leaves_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upgrade_that_fails_leaves_nothing(transactional: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     real = commands.MigrationContext.run_migrations
 
     def fail(self: Any) -> None:
@@ -130,10 +128,10 @@ def test_an_upgrade_that_fails_leaves_nothing(database: Database, monkeypatch: p
 
     monkeypatch.setattr(commands.MigrationContext, "run_migrations", fail)
     with pytest.raises(RuntimeError, match="half way"):
-        database(upgrade, begin=False)
-    assert database.tables() == set()
+        transactional(upgrade, begin=False)
+    assert transactional.tables() == set()
     monkeypatch.undo()
-    database(upgrade)
+    transactional(upgrade)
 
 
 # --- nothing to do ----------------------------------------------------------------------------------------------------
@@ -150,7 +148,7 @@ def test_ready_tables_get_no_ddl_and_no_lock(database: Database, begin: bool) ->
 
     seen = database(work, begin=begin)
     assert len(seen) <= 2
-    assert [statement for statement in seen if not statement.startswith(("SELECT", "PRAGMA"))] == []
+    assert [statement for statement in seen if not statement.startswith(("SELECT", "PRAGMA", "SHOW"))] == []
     assert "advisory" not in "".join(seen)
 
 
@@ -197,6 +195,8 @@ database(check)
 
 @pytest.mark.parametrize("how", ["begin", "own", "alembic"])
 def test_five_processes_at_once(database: Database, how: str) -> None:
+    if how == "begin" and not database.transactional:
+        pytest.skip("where DDL ends a transaction, migrating refuses to work in one")
     if how == "alembic":
         command = [
             sys.executable,
@@ -300,7 +300,8 @@ async def test_a_task_waits_for_another_without_stopping_the_loop(database: Data
         await connection.run_sync(upgrade)
         steps.append("done")
 
-    async with engine.begin() as first, engine.begin() as second, asyncio.timeout(30):
+    begin = engine.begin if database.transactional else engine.connect
+    async with begin() as first, begin() as second, asyncio.timeout(30):
         await asyncio.gather(first.run_sync(hold), run(second))
     assert steps == ["held", "free", "done"]
     await engine.dispose()
@@ -327,8 +328,8 @@ async def test_a_plain_call_that_would_wait_for_a_task_of_its_own_loop(sqlite: D
 # --- inside a running loop --------------------------------------------------------------------------------------------
 
 
-async def test_inside_a_running_loop(database: Database) -> None:
-    engine = async_engine(database)
+async def test_inside_a_running_loop(transactional: Database) -> None:
+    engine = async_engine(transactional)
     async with engine.connect() as connection:
         async with connection.begin() as transaction:
             await connection.run_sync(upgrade)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from migrations.conftest import database, postgresql, sqlite
+from migrations.conftest import database, mariadb, postgresql, sqlite
 
-__all__ = ["database", "postgresql", "sqlite"]
+__all__ = ["database", "mariadb", "postgresql", "sqlite"]

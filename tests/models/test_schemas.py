@@ -57,7 +57,7 @@ class Rooms:
 
     def remove(self) -> None:
         if self._database.name not in ("sqlite", "postgresql"):
-            self._database.execute(*(f"DROP DATABASE {name}" for name in self.names))
+            self._database.execute("SET foreign_key_checks = 0", *(f"DROP DATABASE {name}" for name in self.names))
 
 
 @pytest.fixture

@@ -15,6 +15,11 @@ branch_labels = ("locus_store",)
 depends_on = None
 
 
+def _primary(name: str) -> str | None:
+    """The name of a primary key. MySQL has none, and complains of it in the log."""
+    return None if op.get_context().dialect.name in ("mysql", "mariadb") else op.f(name)
+
+
 def upgrade() -> None:
     schema = op.get_context().opts.get("locus_store_schema")
     op.create_table(
@@ -30,7 +35,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.Column("expires_at", sa.BigInteger(), nullable=True),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_locus_store_threads")),
+        sa.PrimaryKeyConstraint("id", name=_primary("pk_locus_store_threads")),
         sa.UniqueConstraint("tenant", "thread_id", name=op.f("uq_locus_store_threads")),
         sqlite_autoincrement=True,
         schema=schema,
@@ -58,7 +63,7 @@ def upgrade() -> None:
         sa.Column("metadata", frames(), nullable=True),
         sa.Column("stored_size", sa.BigInteger(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_locus_store_checkpoints")),
+        sa.PrimaryKeyConstraint("id", name=_primary("pk_locus_store_checkpoints")),
         sa.UniqueConstraint("thread", "version", name=op.f("uq_locus_store_checkpoints_v")),
         sa.UniqueConstraint("thread", "checkpoint_id", name=op.f("uq_locus_store_checkpoints_id")),
         sqlite_autoincrement=True,
@@ -71,7 +76,7 @@ def upgrade() -> None:
         sa.Column("block_number", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("last_number", sa.BigInteger(), nullable=False),
         sa.Column("payload", frames(), nullable=False),
-        sa.PrimaryKeyConstraint("thread", "block_number", name=op.f("pk_locus_store_blocks")),
+        sa.PrimaryKeyConstraint("thread", "block_number", name=_primary("pk_locus_store_blocks")),
         schema=schema,
         **TABLE_OPTIONS,
     )
@@ -84,7 +89,7 @@ def upgrade() -> None:
         sa.Column("thread", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("version", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("term", Digest(), nullable=False),
-        sa.PrimaryKeyConstraint("thread", "version", "term", name=op.f("pk_locus_store_terms")),
+        sa.PrimaryKeyConstraint("thread", "version", "term", name=_primary("pk_locus_store_terms")),
         schema=schema,
         **TABLE_OPTIONS,
     )
@@ -101,7 +106,7 @@ def upgrade() -> None:
         sa.Column("scope", Identifier(512), nullable=False),
         sa.Column("record_key", Identifier(512), nullable=False),
         sa.Column("payload", frames(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_locus_store_records")),
+        sa.PrimaryKeyConstraint("id", name=_primary("pk_locus_store_records")),
         sa.UniqueConstraint("thread", "scope", "record_key", name=op.f("uq_locus_store_records")),
         sqlite_autoincrement=True,
         schema=schema,
@@ -112,7 +117,7 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("revision", sa.String(32), nullable=False),
         sa.Column("format", sa.Integer(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_locus_store_schema")),
+        sa.PrimaryKeyConstraint("id", name=_primary("pk_locus_store_schema")),
         schema=schema,
         **TABLE_OPTIONS,
     )
