@@ -1,19 +1,49 @@
-"""Whether an object of a state that was read back is what it was."""
+"""Reading objects of a state back, and whether they are what they were."""
 
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from locus_store.core.codec import encode
 from locus_store.core.errors import SerializationError
 from locus_store.core.fields import fields_of
-from locus_store.core.paths import KEY, Path
+from locus_store.core.paths import KEY, Path, show_path
+
+State = TypeVar("State", bound=BaseModel)
 
 _NUMBERS = (int, float, bool)
+
+
+def read_back(kind: type[State], document: Any) -> State:
+    """An object of a model, made of plain data; raises pydantic's ``ValidationError``."""
+    # A strict model would not take an enum's value for the enum.
+    return kind.model_validate(document, strict=False, by_alias=True, by_name=True)
+
+
+def refused(error: ValidationError, path: Path) -> SerializationError:
+    """The error that says where the model's own validation refuses what would be stored."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return SerializationError(
+        show_path((*path, *first["loc"])),
+        f"what is stored of this would not be accepted when the state is loaded ({first['type']}); "
+        "give the field a type that accepts it, or store plain data",
+    )
+
+
+def compare(then: Any, back: Any, path: Path) -> None:
+    """Raise `SerializationError` if an object is not what it was."""
+    found = difference(then, back, path)
+    if found is not None:
+        where, kind = found
+        raise SerializationError(
+            show_path(where),
+            f"a value of type {kind.__name__} here would not come back as what it is when the state is loaded; "
+            "give the field that type, or store plain data",
+        )
 
 
 def difference(then: Any, back: Any, path: Path) -> tuple[Path, type] | None:

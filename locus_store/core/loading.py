@@ -13,7 +13,7 @@ from locus_store.core.frames import Codec, DamagedError, Entry, Lines, Taken, Th
 from locus_store.core.lists import put_back
 from locus_store.core.paths import Path
 from locus_store.core.payloads import scan
-from locus_store.core.references import References
+from locus_store.core.references import Range, References
 
 REST = 0
 """The number of the reserved list, whose one entry is a large rest."""
@@ -92,7 +92,7 @@ class Loaded:
 
     def _taken(self, number: int) -> Iterator[Taken]:
         """The entries of one list, frame by frame."""
-        for r in self.refs.lists.get(number, ()):
+        for r in _neighbours_together(self.refs.lists.get(number, ())):
             for part in self._blocks.between(r.first, r.last):
                 taken = part.take(number, r)
                 if taken is not None:
@@ -116,3 +116,14 @@ class Loaded:
     def weight(self) -> int:
         """Bytes that this object keeps alive, roughly."""
         return sum([len(part.body) + 300 for part in self._blocks.parts]) + 500 * len(self.heads)
+
+
+def _neighbours_together(ranges: Sequence[Range]) -> list[Range]:
+    """The same ranges, but the own block in one with those right before it: what was bundled is then taken whole."""
+    found: list[Range] = []
+    for r in ranges:
+        if found and r.first == found[-1].last + 1 and not r.skip and found[-1].end is None:
+            found[-1] = Range(found[-1].first, r.last, found[-1].skip, r.end)
+        else:
+            found.append(r)
+    return found

@@ -55,8 +55,10 @@ def mark(value: Any, path: Path, depth: int) -> Any:
     """
     kind = type(value)
     if kind is str:
+        if value.isascii() or _encodable(value):
+            return value
         # Not JSON's own escapes: two lone surrogates side by side would come back as one character.
-        return value if _encodable(value) else {"$str": value.encode("unicode_escape").decode("ascii")}
+        return {"$str": value.encode("unicode_escape").decode("ascii")}
     if value is None or kind is bool:
         return value
     if kind is int:
@@ -78,7 +80,7 @@ def mark(value: Any, path: Path, depth: int) -> Any:
 
 
 def _mark_dict(value: dict[Any, Any], path: Path, depth: int) -> Any:
-    if all([type(k) is str and _encodable(k) for k in value]) and not (
+    if all([type(k) is str and (k.isascii() or _encodable(k)) for k in value]) and not (
         len(value) == 1 and looks_like_a_mark(next(iter(value)))
     ):
         return {k: mark(v, (*path, k), depth + 1) for k, v in value.items()}

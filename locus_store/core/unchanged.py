@@ -11,259 +11,18 @@ leaves of one and the same built-in type, for which it is exact. Nothing of the 
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from enum import Enum
 from hashlib import blake2b
-from itertools import chain, compress
-from operator import is_
 from typing import Any
-from uuid import UUID
 
-from pydantic import BaseModel
-
-from locus_store.core.codec import encode
-from locus_store.core.errors import SerializationError
 from locus_store.core.frames import RAW, Entry
-
-MAX_LEVELS = 12
-"""How deep elements are taken apart; what is nested more deeply is compared by its text."""
-
-_LEAF, _FLOAT, _FIXED, _DICT, _LIST = range(5)
-_TEXTUAL = (datetime, date, time, timedelta, Decimal, UUID, frozenset)
-_CLASSES: dict[type, int] = {
-    **dict.fromkeys((str, int, bool, type(None), bytes), _LEAF),  # equal and of one type: the same
-    float: _FLOAT,  # the same if their eight bytes are
-    **dict.fromkeys(_TEXTUAL, _FIXED),  # the same if they are one object, or have one text
-    dict: _DICT,
-    list: _LIST,
-    tuple: _LIST,
-}
-_ONLY_STR = {str}
-_MASKS = [bytes([int(code == wanted) for code in range(256)]) for wanted in range(5)]
+from locus_store.core.levels import STRANGE, Level, StrangeError
 
 
 def digest_of(entry: Entry) -> bytes:
     """16 bytes that tell the values of encoded entries apart."""
     return blake2b(entry.data, digest_size=16, person=b"bytes" if entry.kind == RAW else b"").digest()
-
-
-class StrangeError(TypeError):
-    """A value that cannot be taken apart: it holds a set, a key that is no str, or is nested very deeply."""
-
-
-class _Strange:
-    """Stands in a snapshot for an element that cannot be taken apart; equal to nothing."""
-
-
-_STRANGE = _Strange()
-
-
-def _class_of(kind: type) -> int:
-    found = _CLASSES.get(kind)
-    if found is not None:
-        return found
-    if issubclass(kind, (BaseModel, Enum, _Strange)):
-        return _FIXED  # told apart by identity; `watching` looks after what models hold
-    raise StrangeError
-
-
-class _Level:
-    """Values side by side, and what the dicts and lists among them hold.
-
-    Attributes:
-        kinds: The type of each value.
-        classes: How each value is compared.
-        leaves: The values whose class is ``_LEAF``, in their order; `floats` and `fixed` likewise.
-        sizes: The length of each dict; `keys` has all their keys, `values` their values.
-        lengths: The length of each list and tuple; `items` has their elements.
-    """
-
-    __slots__ = ("classes", "fixed", "floats", "items", "keys", "kinds", "leaves", "lengths", "sizes", "values")
-
-    def __init__(self) -> None:
-        self.kinds: list[type] = []
-        self.classes = bytearray()
-        self.leaves: list[Any] = []
-        self.floats = array("d")
-        self.fixed: list[Any] = []
-        self.sizes: list[int] = []
-        self.keys: list[str] = []
-        self.values: _Level | None = None
-        self.lengths: list[int] = []
-        self.items: _Level | None = None
-
-    @classmethod
-    def of(cls, values: Sequence[Any], depth: int = 0) -> _Level:
-        """Take values apart."""
-        if depth > MAX_LEVELS:
-            raise StrangeError
-        made = cls()
-        made.kinds = kinds = list(map(type, values))
-        try:
-            codes = bytes(map(_CLASSES.__getitem__, kinds))
-        except KeyError:
-            codes = bytes(map(_class_of, kinds))
-        made.classes += codes
-        made.leaves = _pick(values, codes, _LEAF)
-        made.floats.extend(_pick(values, codes, _FLOAT))
-        made.fixed = _pick(values, codes, _FIXED)
-        dicts = _pick(values, codes, _DICT)
-        if dicts:
-            made.sizes = list(map(len, dicts))
-            made.keys = list(chain.from_iterable(dicts))
-            if not _ONLY_STR.issuperset(map(type, made.keys)):
-                raise StrangeError
-            made.values = cls.of(list(chain.from_iterable(map(dict.values, dicts))), depth + 1)
-        lists = _pick(values, codes, _LIST)
-        if lists:
-            made.lengths = list(map(len, lists))
-            made.items = cls.of(list(chain.from_iterable(lists)), depth + 1)
-        return made
-
-    def extend(self, other: _Level) -> None:
-        """Put the values of another level behind those of this one."""
-        self.kinds += other.kinds
-        self.classes += other.classes
-        self.leaves += other.leaves
-        self.floats += other.floats
-        self.fixed += other.fixed
-        self.sizes += other.sizes
-        self.keys += other.keys
-        self.lengths += other.lengths
-        if other.values is not None:
-            if self.values is None:
-                self.values = _Level()
-            self.values.extend(other.values)
-        if other.items is not None:
-            if self.items is None:
-                self.items = _Level()
-            self.items.extend(other.items)
-
-    def first(self, count: int) -> _Level:
-        """A copy of the first values only."""
-        made = _Level()
-        made.kinds = self.kinds[:count]
-        made.classes = self.classes[:count]
-        leaves, floats, fixed, dicts, lists = (self.classes.count(code, 0, count) for code in range(5))
-        made.leaves = self.leaves[:leaves]
-        made.floats = self.floats[:floats]
-        made.fixed = self.fixed[:fixed]
-        made.sizes = self.sizes[:dicts]
-        made.keys = self.keys[: sum(made.sizes)]
-        made.values = self.values.first(len(made.keys)) if self.values is not None else None
-        made.lengths = self.lengths[:lists]
-        made.items = self.items.first(sum(made.lengths)) if self.items is not None else None
-        return made
-
-    def same(self, values: Sequence[Any], at: int) -> bool:
-        """Whether values are, exactly, those that stand from ``at`` on."""
-        stop = at + len(values)
-        if stop > len(self.kinds):
-            return False
-        if not all(map(is_, map(type, values), self.kinds[at:stop])):  # not ==, which a metaclass may define
-            return False
-        codes = self.classes[at:stop]
-        return (
-            self._same_leaves(values, codes, at)
-            and self._same_floats(values, codes, at)
-            and self._same_fixed(values, codes, at)
-            and self._same_dicts(values, codes, at)
-            and self._same_lists(values, codes, at)
-        )
-
-    def _same_leaves(self, values: Sequence[Any], codes: bytearray, at: int) -> bool:
-        now = _pick(values, codes, _LEAF)
-        if not now:
-            return True
-        start = self.classes.count(_LEAF, 0, at)
-        return now == self.leaves[start : start + len(now)]
-
-    def _same_floats(self, values: Sequence[Any], codes: bytearray, at: int) -> bool:
-        now = _pick(values, codes, _FLOAT)
-        if not now:
-            return True
-        start = self.classes.count(_FLOAT, 0, at)
-        return array("d", now).tobytes() == self.floats[start : start + len(now)].tobytes()
-
-    def _same_fixed(self, values: Sequence[Any], codes: bytearray, at: int) -> bool:
-        now = _pick(values, codes, _FIXED)
-        if not now:
-            return True
-        start = self.classes.count(_FIXED, 0, at)
-        then = self.fixed[start : start + len(now)]
-        return all(map(is_, now, then)) or all(map(_same_text, now, then))
-
-    def _same_dicts(self, values: Sequence[Any], codes: bytearray, at: int) -> bool:
-        now = _pick(values, codes, _DICT)
-        if not now:
-            return True
-        start = self.classes.count(_DICT, 0, at)
-        if list(map(len, now)) != self.sizes[start : start + len(now)]:
-            return False
-        first = sum(self.sizes[:start])
-        then = self.keys[first : first + sum(self.sizes[start : start + len(now)])]
-        if not all(map(is_, chain.from_iterable(now), then)):
-            keys = list(chain.from_iterable(now))
-            if not _ONLY_STR.issuperset(map(type, keys)) or keys != then:
-                return False
-        assert self.values is not None
-        return self.values.same(list(chain.from_iterable(map(dict.values, now))), first)
-
-    def _same_lists(self, values: Sequence[Any], codes: bytearray, at: int) -> bool:
-        now = _pick(values, codes, _LIST)
-        if not now:
-            return True
-        start = self.classes.count(_LIST, 0, at)
-        if list(map(len, now)) != self.lengths[start : start + len(now)]:
-            return False
-        assert self.items is not None
-        return self.items.same(list(chain.from_iterable(now)), sum(self.lengths[:start]))
-
-    def value(self, at: int) -> Any:
-        """The value at one place, made anew."""
-        code = self.classes[at]
-        nth = self.classes.count(code, 0, at)
-        if code == _LEAF:
-            return self.leaves[nth]
-        if code == _FLOAT:
-            return self.floats[nth]
-        if code == _FIXED:
-            return self.fixed[nth]
-        if code == _DICT:
-            assert self.values is not None
-            start = sum(self.sizes[:nth])
-            return {self.keys[i]: self.values.value(i) for i in range(start, start + self.sizes[nth])}
-        start = sum(self.lengths[:nth])
-        made = [self.items.value(i) for i in range(start, start + self.lengths[nth])] if self.items is not None else []
-        return made if self.kinds[at] is list else tuple(made)
-
-    def weight(self) -> int:
-        """Bytes that the sequences take, roughly, without what strings and the like take themselves."""
-        below = [level.weight() for level in (self.values, self.items) if level is not None]
-        return 24 * len(self.kinds) + 8 * len(self.keys) + sum(below)
-
-
-def _pick(values: Sequence[Any], codes: bytes | bytearray, code: int) -> list[Any]:
-    """The values that have a class."""
-    count = codes.count(code)
-    if not count:
-        return []
-    return list(values) if count == len(values) else list(compress(values, codes.translate(_MASKS[code])))
-
-
-def _same_text(now: Any, then: Any) -> bool:
-    if now is then:
-        return True
-    if type(then) not in _TEXTUAL:
-        return False
-    try:
-        return encode(now) == encode(then)
-    except SerializationError:
-        return False
 
 
 class Snapshot:
@@ -272,7 +31,7 @@ class Snapshot:
     __slots__ = ("_level", "_strange")
 
     def __init__(self) -> None:
-        self._level = _Level()
+        self._level = Level()
         self._strange: list[int] = []
 
     def __len__(self) -> int:
@@ -281,15 +40,20 @@ class Snapshot:
     def extend(self, values: Sequence[Any]) -> None:
         """Add elements, which the codec has accepted."""
         try:
-            self._level.extend(_Level.of(values))
+            self._level.extend(Level.of(values))
         except StrangeError:
             for value in values:
                 try:
-                    level = _Level.of([value])
+                    level = Level.of([value])
                 except StrangeError:
                     self._strange.append(len(self))
-                    level = _Level.of([_STRANGE])
+                    level = Level.of([STRANGE])
                 self._level.extend(level)
+
+    def join(self, other: Snapshot) -> None:
+        """Add the elements of another snapshot."""
+        self._strange += [len(self) + at for at in other._strange]
+        self._level.extend(other._level)
 
     def first(self, count: int) -> Snapshot:
         """A copy of the first elements only."""

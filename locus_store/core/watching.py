@@ -110,7 +110,7 @@ class Watch:
         self._empty_of += new._empty_of
         self._containers += new._containers
         self._containers_of += new._containers_of
-        self._content.extend(new._containers)
+        self._content.join(new._content)
         self._models += new._models
         self._models_of += new._models_of
         self._parts += new._parts

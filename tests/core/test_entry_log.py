@@ -74,7 +74,7 @@ TestLongKeepingHistories = pytest.mark.endurance(machine(KeepingLog, 50, 60))
 TestLongSealedHistories = pytest.mark.endurance(machine(SealedLog, 50, 60))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.lists(documents, min_size=1, max_size=4), st.booleans())
 def test_any_documents_in_any_order(history, another_process):
     driver = MemoryDriver()

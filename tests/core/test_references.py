@@ -61,7 +61,7 @@ def members(entries: EntrySet, counts: dict[int, dict[int, int]]) -> Entries:
     }
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.data(), counts_of_blocks)
 def test_what_only_the_dropped_refer_to(data, counts):
     dropped = data.draw(st.lists(references(counts), max_size=3))
@@ -77,7 +77,7 @@ def test_what_only_the_dropped_refer_to(data, counts):
     assert all(a[1] + 1 < b[0] for a, b in itertools.pairwise(runs))
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data(), counts_of_blocks)
 def test_minus_and_union_are_those_of_sets(data, counts):
     one, other = data.draw(references(counts)), data.draw(references(counts))
@@ -87,7 +87,7 @@ def test_minus_and_union_are_those_of_sets(data, counts):
     assert not EntrySet.of([one]).minus(both)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.data(), counts_of_blocks)
 def test_compressed_places_are_those_places_in_that_order(data, counts):
     number = 1
@@ -149,7 +149,7 @@ def test_a_number_that_is_given_out_twice_leaves_earlier_knowledge_alone():
     assert (early.size(2), one.size(2), other.size(2)) == (0, 9, 8)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data(), counts_of_blocks)
 def test_the_ranges_column_reads_as_it_was_written(data, counts):
     refs = data.draw(references(counts))

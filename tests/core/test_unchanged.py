@@ -23,7 +23,8 @@ from locus_store.backends.memory import MemoryDriver
 from locus_store.core.backend import Backend
 from locus_store.core.codec import encode_entry
 from locus_store.core.errors import SerializationError
-from locus_store.core.unchanged import MAX_LEVELS, Snapshot, digest_of
+from locus_store.core.levels import MAX_LEVELS
+from locus_store.core.unchanged import Snapshot, digest_of
 from locus_store.core.watching import Watch
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
@@ -49,7 +50,7 @@ def without_nan(value: Any) -> bool:
 lists = st.lists(values, max_size=8)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(lists, st.data())
 def test_a_run_ends_where_something_differs(items, data):
     """And never later; it may end earlier only at what cannot be taken apart."""
@@ -65,7 +66,7 @@ def test_a_run_ends_where_something_differs(items, data):
         assert found >= min(wanted, snapshot.comparable(start))
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(lists, lists, st.integers(0, 8))
 def test_elements_are_made_anew_as_they_were(items, more, kept):
     snapshot = snapshot_of(*items)
