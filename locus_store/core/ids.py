@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 MAX_ID_BYTES = 512
@@ -47,16 +50,43 @@ def check_tenant(value: Any) -> str:
     return _check(value, "tenant", MAX_TENANT_BYTES)
 
 
+# Asking the operating system lets other threads in, and a busy process then waits for its turn, twice a save. So it is
+# asked for a key now and then. What is drawn from the key takes in the time and the process, so that a forked child, or
+# a copy of a whole machine, draws something else.
+_DRAWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    key: bytes
+    numbers: Iterator[int]
+
+
+_source = _Source(b"", iter(()))
+
+
+def _draw() -> bytes:
+    """16 random bytes."""
+    global _source
+    source = _source
+    number = next(source.numbers, None)
+    if number is None:
+        source = _source = _Source(os.urandom(32), iter(range(1, _DRAWS)))
+        number = 0
+    data = b"%d %d %d" % (number, time.time_ns(), os.getpid())
+    return blake2b(data, digest_size=16, key=source.key).digest()
+
+
 def new_checkpoint_id() -> str:
     """A fresh id of 32 hexadecimal digits."""
-    return os.urandom(16).hex()
+    return _draw().hex()
 
 
 def new_stamp() -> bytes:
     """16 random bytes that mark one save."""
-    return os.urandom(16)
+    return _draw()
 
 
 def new_epoch() -> int:
     """A random number of 63 bits, never 0; drawn when a thread is made and when entries are removed."""
-    return secrets.randbits(63) | 1
+    return int.from_bytes(_draw()[:8], "big") >> 1 | 1

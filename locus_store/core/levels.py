@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from itertools import chain, compress
+from itertools import chain, compress, repeat
 from operator import is_
 from typing import Any
 from uuid import UUID
@@ -58,24 +58,23 @@ class Level:
     """Values side by side, and what the dicts and lists among them hold.
 
     Attributes:
-        kinds: The type of each value.
         classes: How each value is compared.
         leaves: The values whose class is ``_LEAF``, in their order; `floats` and `fixed` likewise.
         sizes: The length of each dict; `keys` has all their keys, `values` their values.
-        lengths: The length of each list and tuple; `items` has their elements.
+        kinds: The type of each list and tuple; `lengths` has their lengths, `items` their elements.
     """
 
     __slots__ = ("classes", "fixed", "floats", "items", "keys", "kinds", "leaves", "lengths", "sizes", "values")
 
     def __init__(self) -> None:
-        self.kinds: list[type] = []
         self.classes = bytearray()
         self.leaves: list[Any] = []
-        self.floats = array("d")
+        self.floats: list[float] = []
         self.fixed: list[Any] = []
         self.sizes: list[int] = []
         self.keys: list[str] = []
         self.values: Level | None = None
+        self.kinds: list[type] = []
         self.lengths: list[int] = []
         self.items: Level | None = None
 
@@ -85,15 +84,14 @@ class Level:
         if depth > MAX_LEVELS:
             raise StrangeError
         made = cls()
-        made.kinds = kinds = list(map(type, values))
         try:
-            codes = bytes(map(_CLASSES.__getitem__, kinds))
+            codes = bytes(map(_CLASSES.__getitem__, map(type, values)))
         except KeyError:
-            codes = bytes(map(_class_of, kinds))
+            codes = bytes(map(_class_of, map(type, values)))
         made.classes += codes
         made.leaves = _pick(values, codes, _LEAF)
         if _FLOAT in codes:
-            made.floats.extend(_pick(values, codes, _FLOAT))
+            made.floats = _pick(values, codes, _FLOAT)
         if _FIXED in codes:
             made.fixed = _pick(values, codes, _FIXED)
         if _DICT in codes:
@@ -105,6 +103,7 @@ class Level:
             made.values = cls.of(list(chain.from_iterable(map(dict.values, dicts))), depth + 1)
         if _LIST in codes:
             lists = _pick(values, codes, _LIST)
+            made.kinds = list(map(type, lists))
             made.lengths = list(map(len, lists))
             made.items = cls.of(list(chain.from_iterable(lists)), depth + 1)
         return made
@@ -131,7 +130,6 @@ class Level:
     def first(self, count: int) -> Level:
         """A copy of the first values only."""
         made = Level()
-        made.kinds = self.kinds[:count]
         made.classes = self.classes[:count]
         leaves, floats, fixed, dicts, lists = (self.classes.count(code, 0, count) for code in range(5))
         made.leaves = self.leaves[:leaves]
@@ -140,19 +138,15 @@ class Level:
         made.sizes = self.sizes[:dicts]
         made.keys = self.keys[: sum(made.sizes)]
         made.values = self.values.first(len(made.keys)) if self.values is not None else None
+        made.kinds = self.kinds[:lists]
         made.lengths = self.lengths[:lists]
         made.items = self.items.first(sum(made.lengths)) if self.items is not None else None
         return made
 
     def same(self, values: Sequence[Any], at: int) -> bool:
         """Whether values are, exactly, those that stand from ``at`` on."""
-        stop = at + len(values)
-        if stop > len(self.kinds):
-            return False
-        if not all(map(is_, map(type, values), self.kinds[at:stop])):  # not ==, which a metaclass may define
-            return False
-        codes = self.classes[at:stop]
-        return (
+        codes = self.classes[at : at + len(values)]
+        return len(codes) == len(values) and (
             (_LEAF not in codes or self._same_leaves(values, codes, at))
             and (_FLOAT not in codes or self._same_floats(values, codes, at))
             and (_FIXED not in codes or self._same_fixed(values, codes, at))
@@ -160,32 +154,42 @@ class Level:
             and (_LIST not in codes or self._same_lists(values, codes, at))
         )
 
+    # Most callers save the very objects again that they saved before. What cannot change is the same if it is the same
+    # object, which is the cheapest thing to find out.
+
     def _same_leaves(self, values: Sequence[Any], codes: bytearray, at: int) -> bool:
         now = _pick(values, codes, _LEAF)
         start = self.classes.count(_LEAF, 0, at)
-        return now == self.leaves[start : start + len(now)]
+        then = self.leaves[start : start + len(now)]
+        return all(map(is_, now, then)) or (_of_same_types(now, then) and now == then)
 
     def _same_floats(self, values: Sequence[Any], codes: bytearray, at: int) -> bool:
         now = _pick(values, codes, _FLOAT)
         start = self.classes.count(_FLOAT, 0, at)
-        return array("d", now).tobytes() == self.floats[start : start + len(now)].tobytes()
+        then = self.floats[start : start + len(now)]
+        return all(map(is_, now, then)) or (
+            _of_same_types(now, then) and array("d", now).tobytes() == array("d", then).tobytes()
+        )
 
     def _same_fixed(self, values: Sequence[Any], codes: bytearray, at: int) -> bool:
         now = _pick(values, codes, _FIXED)
         start = self.classes.count(_FIXED, 0, at)
         then = self.fixed[start : start + len(now)]
-        return all(map(is_, now, then)) or all(map(_same_text, now, then))
+        return all(map(is_, now, then)) or (_of_same_types(now, then) and all(map(_same_text, now, then)))
 
     def _same_dicts(self, values: Sequence[Any], codes: bytearray, at: int) -> bool:
         now = _pick(values, codes, _DICT)
+        if not all(map(is_, map(type, now), repeat(dict))):
+            return False
         start = self.classes.count(_DICT, 0, at)
-        if list(map(len, now)) != self.sizes[start : start + len(now)]:
+        sizes = self.sizes[start : start + len(now)]
+        if list(map(len, now)) != sizes:
             return False
         first = sum(self.sizes[:start])
-        then = self.keys[first : first + sum(self.sizes[start : start + len(now)])]
+        then = self.keys[first : first + sum(sizes)]
         if not all(map(is_, chain.from_iterable(now), then)):
             keys = list(chain.from_iterable(now))
-            if not _ONLY_STR.issuperset(map(type, keys)) or keys != then:
+            if not _of_same_types(keys, then) or keys != then:
                 return False
         assert self.values is not None
         return self.values.same(list(chain.from_iterable(map(dict.values, now))), first)
@@ -193,7 +197,10 @@ class Level:
     def _same_lists(self, values: Sequence[Any], codes: bytearray, at: int) -> bool:
         now = _pick(values, codes, _LIST)
         start = self.classes.count(_LIST, 0, at)
-        if list(map(len, now)) != self.lengths[start : start + len(now)]:
+        stop = start + len(now)
+        if not all(map(is_, map(type, now), self.kinds[start:stop])):
+            return False
+        if list(map(len, now)) != self.lengths[start:stop]:
             return False
         assert self.items is not None
         return self.items.same(list(chain.from_iterable(now)), sum(self.lengths[:start]))
@@ -214,20 +221,23 @@ class Level:
             return {self.keys[i]: self.values.value(i) for i in range(start, start + self.sizes[nth])}
         start = sum(self.lengths[:nth])
         made = [self.items.value(i) for i in range(start, start + self.lengths[nth])] if self.items is not None else []
-        return made if self.kinds[at] is list else tuple(made)
+        return made if self.kinds[nth] is list else tuple(made)
 
     def weight(self) -> int:
         """Bytes that the sequences take, roughly, without what strings and the like take themselves."""
         below = [level.weight() for level in (self.values, self.items) if level is not None]
-        return 24 * len(self.kinds) + 8 * len(self.keys) + sum(below)
+        return 16 * len(self.classes) + 8 * len(self.keys) + sum(below)
 
 
 def _pick(values: Sequence[Any], codes: bytes | bytearray, code: int) -> list[Any]:
     """The values that have a class."""
-    count = codes.count(code)
-    if not count:
-        return []
-    return list(values) if count == len(values) else list(compress(values, codes.translate(_MASKS[code])))
+    if codes.count(code) == len(values):
+        return list(values)
+    return list(compress(values, codes.translate(_MASKS[code])))
+
+
+def _of_same_types(now: Sequence[Any], then: Sequence[Any]) -> bool:
+    return all(map(is_, map(type, now), map(type, then)))  # not ==, which a metaclass may define
 
 
 def _same_text(now: Any, then: Any) -> bool:

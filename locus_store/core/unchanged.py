@@ -35,7 +35,7 @@ class Snapshot:
         self._strange: list[int] = []
 
     def __len__(self) -> int:
-        return len(self._level.kinds)
+        return len(self._level.classes)
 
     def extend(self, values: Sequence[Any]) -> None:
         """Add elements, which the codec has accepted."""

@@ -150,3 +150,24 @@ def test_stamps_and_epochs():
     epochs = [ids.new_epoch() for _ in range(1000)]
     assert len(set(epochs)) == 1000
     assert all(0 < e < 2**63 for e in epochs)
+
+
+@pytest.mark.parametrize("what", ["getpid", "time_ns"])
+def test_a_copy_of_the_process_draws_something_else(monkeypatch, what):
+    """A forked child has the same memory, and so has a machine that was started twice from one snapshot."""
+    module, real = (ids.os, ids.os.getpid) if what == "getpid" else (ids.time, ids.time.time_ns)
+    if what == "getpid":  # the time alone must not be what tells them apart
+        monkeypatch.setattr(ids.time, "time_ns", lambda: 17)
+    drawn = []
+    for process in range(3):
+        monkeypatch.setattr(module, what, lambda process=process: real() + process)
+        monkeypatch.setattr(ids, "_source", ids._Source(b"k" * 32, iter(range(5))))
+        drawn += [ids.new_stamp() for _ in range(5)]
+    assert len(set(drawn)) == 15
+
+
+def test_the_key_is_renewed(monkeypatch):
+    monkeypatch.setattr(ids, "_source", ids._Source(b"k" * 32, iter(range(2))))
+    assert len({ids.new_stamp() for _ in range(5)}) == 5
+    assert ids._source.key != b"k" * 32
+    assert len(ids._source.key) == 32
