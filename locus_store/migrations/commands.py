@@ -9,7 +9,7 @@ from typing import Any
 
 from alembic import op
 from alembic.operations import Operations
-from alembic.runtime.migration import MigrationContext, RevisionStep
+from alembic.runtime.migration import MigrationContext, MigrationStep, RevisionStep
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
@@ -86,7 +86,8 @@ def _run_revisions(connection: Connection, schema: str | None, found: State) -> 
     scripts = script_directory()
 
     def steps(heads: Any, _context: MigrationContext) -> Iterable[RevisionStep]:
-        return scripts._upgrade_revs("heads", heads)
+        revisions = scripts.iterate_revisions("heads", heads, implicit_base=True)
+        return [MigrationStep.upgrade_from_script(scripts.revision_map, each) for each in reversed(list(revisions))]
 
     context = MigrationContext.configure(
         connection,
@@ -115,7 +116,7 @@ def _run_revisions(connection: Connection, schema: str | None, found: State) -> 
 def _operations(context: MigrationContext) -> Iterator[None]:
     """Makes ``alembic.op`` work on `context`, and afterwards on what it did before.
 
-    A host may call `upgrade` in a revision of its own.
+    A host may call `upgrade` in a revision of its own. Alembic has no public way to put back what was there.
     """
     outer = getattr(op, "_proxy", None)
     try:

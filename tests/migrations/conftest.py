@@ -152,6 +152,9 @@ def transactional(request: pytest.FixtureRequest) -> Database:
     return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+DATABASES = ["sqlite", "postgresql", "mariadb"]
+
+
+@pytest.fixture(params=DATABASES)
 def database(request: pytest.FixtureRequest) -> Iterator[Database]:
     return request.getfixturevalue(request.param)  # type: ignore[no-any-return]

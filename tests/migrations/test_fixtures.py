@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from pathlib import Path
 
 import pytest
-import servers
 from exactness import differs
-from migrations.conftest import Database
+from migrations.conftest import DATABASES, Database
 from migrations.fixtures.make_ls0001 import EVERYTHING, GROWING, RECORDS
 from migrations.test_model import differences
 from sqlalchemy import Connection, select
 
-from locus_store import SQLiteBackend
+from locus_store import open_backend
 from locus_store.migrations import upgrade
 from locus_store.sql.models import Block, Checkpoint, Thread
 from locus_store.sql.schema import REVISIONS, check
@@ -21,12 +21,18 @@ from locus_store.sql.schema import REVISIONS, check
 FIXTURES = Path(__file__).with_name("fixtures")
 
 
-@pytest.fixture(params=REVISIONS)
+@pytest.fixture(params=[f"{revision} {database}" for revision in REVISIONS for database in DATABASES])
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     """A copy of the database that the release of that revision made."""
-    servers.note_ran("sqlite")
-    shutil.copy(FIXTURES / f"{request.param}.sqlite3", tmp_path / "store.db")
-    return Database(f"sqlite:///{tmp_path / 'store.db'}")
+    revision, name = request.param.split()
+    database: Database = request.getfixturevalue(name)
+    if name == "sqlite":
+        shutil.copy(FIXTURES / f"{revision}.sqlite3", tmp_path / "store.db")
+        return database
+    script = gzip.decompress((FIXTURES / f"{revision}.{database.name}.sql.gz").read_bytes()).decode()
+    statements = [statement.strip() for statement in script.split(";\n")]
+    database.execute(*(statement for statement in statements if statement not in ("", "BEGIN", "COMMIT")))
+    return database
 
 
 def test_upgrading_a_past_release_loses_nothing(old: Database) -> None:
@@ -57,10 +63,9 @@ def test_the_model_reads_it(old: Database) -> None:
     old(work)
 
 
-async def test_every_old_checkpoint_loads_equal_and_can_be_built_upon(tmp_path: Path) -> None:
-    servers.note_ran("sqlite")
-    shutil.copy(FIXTURES / "ls0001.sqlite3", tmp_path / "store.db")
-    async with SQLiteBackend(tmp_path / "store.db") as backend:
+async def test_case_76_every_old_checkpoint_loads_equal_and_can_be_built_upon(old: Database) -> None:
+    async with open_backend(old.url) as backend:
+        await backend.setup()
         for checkpoint_id, document in GROWING.items():
             assert differs(await backend.load("growing", checkpoint_id), document) is None
         assert differs(await backend.load("everything"), EVERYTHING) is None
@@ -72,3 +77,4 @@ async def test_every_old_checkpoint_loads_equal_and_can_be_built_upon(tmp_path: 
         await backend.save("growing", newer, "c61")
         await backend.delete("growing", [f"c{n}" for n in range(1, 61)])
         assert differs(await backend.load("growing"), newer) is None
+        assert await backend.vacuum(older_than_days=0) == 29
