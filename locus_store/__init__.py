@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from locus_store.core.infos import CheckpointInfo
     from locus_store.core.messages import Message, Role, ToolCall, ToolResult
     from locus_store.core.state import AgentState, ReasoningStep, ToolExecution
+    from locus_store.core.synchronous import SyncBackend, SyncCheckpointer
     from locus_store.registry import open_backend, open_checkpointer
 
     __version__: str
@@ -96,6 +97,8 @@ __all__ = [
     "SchemaNotReadyError",
     "SerializationError",
     "StoreBusyError",
+    "SyncBackend",
+    "SyncCheckpointer",
     "ThreadExistsError",
     "ThreadName",
     "ToolCall",
@@ -124,6 +127,7 @@ _PLACES = {
     "core.frames": ("Codec", "ThreadName"),
     "core.messages": ("Message", "Role", "ToolCall", "ToolResult"),
     "core.state": ("AgentState", "ReasoningStep", "ToolExecution"),
+    "core.synchronous": ("SyncBackend", "SyncCheckpointer"),
     "core.infos": ("CheckpointInfo",),
     "registry": ("open_backend", "open_checkpointer"),
 }

@@ -50,6 +50,7 @@ EVERYTHING = Capabilities(
     incremental=True,
     records=True,
     reclaim=True,
+    transactions=True,
 )
 TABLES = [name for name in metadata.tables if name != Schema.__tablename__]
 
@@ -115,7 +116,7 @@ class Place(ABC):
 class MemoryPlace(Place):
     name = "memory"
     address = json.dumps(["locus_store.backends.memory", "MemoryBackend", {}])
-    capabilities = dataclasses.replace(EVERYTHING, persistent=False, shared=False, reclaim=False)
+    capabilities = dataclasses.replace(EVERYTHING, persistent=False, shared=False, reclaim=False, transactions=False)
 
     def __init__(self, **_: Any) -> None:
         self._driver: Any = None
@@ -169,7 +170,7 @@ class MemoryPlace(Place):
 
 class FilePlace(Place):
     name = "file"
-    capabilities = dataclasses.replace(EVERYTHING, reclaim=False)
+    capabilities = dataclasses.replace(EVERYTHING, reclaim=False, transactions=False)
 
     @classmethod
     def why_unavailable(cls) -> str | None:

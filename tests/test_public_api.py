@@ -55,6 +55,7 @@ def test_the_list_is_complete() -> None:
         "Backend Capabilities CheckpointInfo Checkpointer",
         "AgentState Message ReasoningStep Role ToolCall ToolExecution ToolResult",
         "Codec ThreadName ZlibCodec",
+        "SyncBackend SyncCheckpointer",
         "__version__ open_backend open_checkpointer",
     }
     found = {name for line in found for name in line.split()}

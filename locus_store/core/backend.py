@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, overload
 
 from pydantic import BaseModel
 
@@ -18,6 +18,10 @@ from locus_store.core.metadata import Metadata
 from locus_store.core.options import Options
 from locus_store.core.state import AgentState
 from locus_store.core.store import Store
+from locus_store.core.targets import AsyncTarget, SyncTarget
+
+if TYPE_CHECKING:
+    from locus_store.core.synchronous import SyncBackend
 
 State = TypeVar("State", bound=BaseModel)
 
@@ -143,3 +147,34 @@ class Backend(Store):
     def checkpointer(self, state_type: type[BaseModel] = AgentState) -> Checkpointer[Any]:
         """The second face: saves and loads states of a pydantic model, over the same storage."""
         return Checkpointer(self, state_type)
+
+    @overload
+    def bind(self, target: AsyncTarget) -> Self: ...
+
+    @overload
+    def bind(self, target: SyncTarget) -> SyncBackend: ...
+
+    def bind(self, target: AsyncTarget | SyncTarget) -> Self | SyncBackend:
+        """The same store inside a transaction of the caller's, where ``capabilities.transactions`` says so.
+
+        All that it reads and writes goes through the caller's connection and is part of the caller's transaction: it
+        is seen there at once, and by others when the caller commits. It begins what SQLAlchemy begins by itself, and
+        never commits, rolls back, sets a savepoint, flushes or tries again. The tables must be there. It needs no
+        `close`.
+
+        Args:
+            target: SQLAlchemy's `AsyncSession` or `AsyncConnection`, or its `Session` or `Connection`.
+
+        Returns:
+            A store with the same methods: coroutines for the first two, plain calls (`SyncBackend`) for the others.
+
+        Raises:
+            UnsupportedOperationError: This backend has no database of SQLAlchemy's.
+            TypeError: ``target`` is something else.
+        """
+        driver = self._bound_driver(target)
+        if not driver.synchronous:
+            return self._over(driver)
+        from locus_store.core.synchronous import SyncBackend
+
+        return SyncBackend(self._over(driver))

@@ -23,6 +23,7 @@ class Capabilities:
         incremental: A save stores only what is new.
         records: Keyed values of a thread.
         reclaim: ``vacuum(reclaim=True)`` gives space back.
+        transactions: ``bind`` gives a store that joins a transaction of the caller's.
         own_connections: The backend opens connections of its own (False for one bound to a caller's transaction).
     """
 
@@ -39,6 +40,7 @@ class Capabilities:
     incremental: bool = False
     records: bool = False
     reclaim: bool = False
+    transactions: bool = False
     own_connections: bool = True
 
 

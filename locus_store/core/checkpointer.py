@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, overload
 
 from pydantic import BaseModel, ValidationError
 
-from locus_store.core.driver import IfExists
+from locus_store.core.driver import Driver, IfExists
 from locus_store.core.dumping import Dumper
 from locus_store.core.errors import CheckpointError, UnsupportedOperationError
 from locus_store.core.metadata import Metadata
 from locus_store.core.store import Store
+from locus_store.core.targets import AsyncTarget, SyncTarget
+
+if TYPE_CHECKING:
+    from locus_store.core.synchronous import SyncCheckpointer
 
 State = TypeVar("State", bound=BaseModel)
 
@@ -36,6 +40,26 @@ class Checkpointer(Store, Generic[State]):
         """The same checkpointer inside another tenant; it shares connections and needs no `close` of its own."""
         other = super().tenant(name)
         other.backend = self.backend.tenant(name)
+        return other
+
+    @overload
+    def bind(self, target: AsyncTarget) -> Self: ...
+
+    @overload
+    def bind(self, target: SyncTarget) -> SyncCheckpointer[State]: ...
+
+    def bind(self, target: AsyncTarget | SyncTarget) -> Self | SyncCheckpointer[State]:
+        """The same checkpointer inside a transaction of the caller's; see `Backend.bind`."""
+        driver = self._bound_driver(target)
+        if not driver.synchronous:
+            return self._over(driver)
+        from locus_store.core.synchronous import SyncCheckpointer
+
+        return SyncCheckpointer(self._over(driver))
+
+    def _over(self, driver: Driver) -> Self:
+        other = super()._over(driver)
+        other.backend = self.backend._over(driver)
         return other
 
     @property

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from locus_store.core.capabilities import Capabilities
+from locus_store.core.errors import UnsupportedOperationError
 
 IfExists = Literal["newest", "in_place", "error"]
 
@@ -206,6 +207,10 @@ class Driver(ABC):
     capabilities: Capabilities
     #: Bytes that one piece (a block, a rest) may have, or None for no limit.
     max_piece: int | None = None
+    #: Whether no primitive ever waits, so that a plain call can run it to its end (bound to something synchronous).
+    synchronous: bool = False
+    #: For the store's repr: what it is bound to.
+    bound_to: str = ""
 
     @abstractmethod
     async def put(self, key: Key, plan: Plan) -> PutResult:
@@ -308,6 +313,13 @@ class Driver(ABC):
         """Make what is missing or old (schema, folders) where that is allowed, and check it; idempotent, safe in
         parallel.
         """
+
+    def bound(self, target: object) -> Driver:
+        """A driver whose primitives join the transaction of a session or connection of the caller's.
+
+        It opens, commits, rolls back and retries nothing. Only where ``capabilities.transactions`` says so.
+        """
+        raise UnsupportedOperationError(type(self).__name__, "bound (transactions)")
 
     @abstractmethod
     async def aclose(self) -> None:

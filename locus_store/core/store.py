@@ -16,11 +16,12 @@ from locus_store.core import ids
 from locus_store.core.capabilities import Capabilities
 from locus_store.core.clock import DAY
 from locus_store.core.codec import decode, encode
-from locus_store.core.driver import Key
+from locus_store.core.driver import Driver, Key
 from locus_store.core.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
     ThreadExistsError,
+    TransactionNotAllowedError,
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
@@ -40,6 +41,21 @@ class Store(Listings):
         """The same store inside another tenant; it shares connections and needs no `close` of its own."""
         other = copy.copy(self)
         other._options = replace(self._options, tenant=ids.check_tenant(name))
+        return other
+
+    def _bound_driver(self, target: object) -> Driver:
+        if not self.capabilities.transactions:
+            raise UnsupportedOperationError(
+                type(self).__name__,
+                "bind (transactions)",
+                "what it stores is in no database of SQLAlchemy's; bind a backend over SQLite, PostgreSQL, …",
+            )
+        return self._driver.bound(target)
+
+    def _over(self, driver: Driver) -> Self:
+        """The same store over another driver of the same storage."""
+        other = copy.copy(self)
+        other._driver = driver
         return other
 
     @property
@@ -126,6 +142,12 @@ class Store(Listings):
         """
         check_span(older_than_days, "older_than_days", math.inf)
         check_count(keep_last, "keep_last", 0)
+        if reclaim and not self.capabilities.own_connections:
+            raise TransactionNotAllowedError(
+                type(self).__name__,
+                "vacuum(reclaim=True) inside a transaction of yours",
+                "call it on the backend that was bound, or leave reclaim out here",
+            )
         if reclaim and not self.capabilities.reclaim:
             raise UnsupportedOperationError(type(self).__name__, "vacuum(reclaim=True)")
         now = self._options.clock()

@@ -67,10 +67,10 @@ class AsyncSQLDriver(SQLDriver):
         direct: Send what only reads past SQLAlchemy, where that is one statement; `_fetcher` says how.
 
     Attributes:
-        modules: The packages whose errors are those of the database.
+        busy_timeout: Seconds for which a transaction is run again that met a lock, where the database does not wait.
     """
 
-    modules = frozenset({"sqlalchemy"})
+    busy_timeout = 0.0
 
     def __init__(
         self,
@@ -163,6 +163,7 @@ class AsyncSQLDriver(SQLDriver):
             BackendError: What the last attempt failed with, translated.
         """
         tried = 0
+        patience = asyncio.get_running_loop().time() + self.busy_timeout
         lost = renewed = False
         while True:
             opened = await self._engines.here()
@@ -178,10 +179,12 @@ class AsyncSQLDriver(SQLDriver):
                 tried += 1
                 if kind is Kind.RETRYABLE and tried < _ATTEMPTS:
                     pass
+                elif kind is Kind.BUSY and progress.connected and asyncio.get_running_loop().time() < patience:
+                    tried = min(tried, 3)
                 elif kind is Kind.GONE and progress.connected and not progress.committing and not lost:
                     lost = True
                     continue
-                elif self._lacks_schema(error) and not renewed:
+                elif self.dialect.lacks_schema(error) and not renewed:
                     # Somebody dropped or changed the tables under a running store: look at them again.
                     renewed = True
                     self._ready = False
@@ -197,15 +200,6 @@ class AsyncSQLDriver(SQLDriver):
             unknown.__cause__ = found.__cause__
             return unknown
         return found
-
-    def _is_of_database(self, error: Exception) -> bool:
-        """Whether an error came from the database or the way to it, and not from a mistake in a program."""
-        # What a pool meets while it replaces a connection comes as the driver's error, or an adapter's of SQLAlchemy.
-        return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in self.modules
-
-    def _lacks_schema(self, error: Exception) -> bool:
-        """Whether the database said that a table or column is not there."""
-        return False
 
     def _may_not_create(self, error: BaseException) -> bool:
         """Whether the database refused DDL to this user."""

@@ -15,6 +15,7 @@ from weakref import finalize
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from locus_store.sql.handed_in import check_engine
 from locus_store.sql.loop_engine import LoopEngine, Wire
 
 
@@ -92,20 +93,23 @@ def over_url(wire: Wire, url: URL, arguments: Mapping[str, Any], options: Mappin
     return AsyncEngines(wire, make=lambda: create_async_engine(url, **all_options), keeps=keeps)
 
 
-def over_engine(wire: Wire, engine: AsyncEngine, names: Collection[str], driver: str) -> AsyncEngines:
+def over_engine(
+    wire: Wire, engine: AsyncEngine, names: Collection[str], client: str, **beside: tuple[Any, Any]
+) -> AsyncEngines:
     """The host's own engine.
 
     Args:
         wire: What must be known of the driver's own connections.
         engine: The engine.
         names: The databases that it may be of.
-        driver: The driver that it must be over.
+        client: The client that it must be over.
+        **beside: See `check_engine`.
 
     Raises:
-        ValueError: It is another one.
+        TypeError: It is no asynchronous engine.
+        ValueError: It is another one, or there are options for which it leaves nothing to say.
     """
-    if engine.dialect.name not in names or engine.dialect.driver != driver:
-        raise ValueError(f"an engine over {driver} is needed, not {engine.dialect.name}+{engine.dialect.driver}")
+    check_engine(engine, names, client, **beside)
     return AsyncEngines(wire, given=engine)
 
 

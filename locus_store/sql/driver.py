@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Concatenate, Literal, ParamSpec, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
@@ -15,6 +16,9 @@ from locus_store.core.errors import LocusStoreError, PayloadTooLargeError, Refer
 from locus_store.core.frames import Codec
 from locus_store.sql import copying, reading, records, removal, sealing, sweeping
 from locus_store.sql.dialects.base import Dialect
+
+if TYPE_CHECKING:
+    from locus_store.sql.binding import BoundSQLDriver
 
 _log = logging.getLogger(__name__)
 _NUMBER = 20
@@ -30,13 +34,29 @@ class SQLDriver(Driver):
     Attributes:
         dialect: What this database does differently.
         codec: What frames go through; needed where blocks are rewritten.
+        modules: The packages whose errors are those of the database.
+        tables_seen: In a transaction of a caller's the tables were found to be there.
         seals: Join small blocks now and then, in a transaction of its own after a save. Never in a caller's.
     """
 
     dialect: Dialect
     codec: Codec | None = None
+    modules: frozenset[str] = frozenset({"sqlalchemy"})
     seals: bool = False
-    capabilities = EVERYTHING_SHARED
+    capabilities = replace(EVERYTHING_SHARED, transactions=True)
+    tables_seen = False
+    _schema: str | None = None
+
+    def bound(self, target: object) -> BoundSQLDriver:
+        """See `Driver.bound`."""
+        from locus_store.sql.binding import BoundSQLDriver
+
+        return BoundSQLDriver(self, target)
+
+    def _is_of_database(self, error: Exception) -> bool:
+        """Whether an error came from the database or the way to it, and not from a mistake in a program."""
+        # What a pool meets while it replaces a connection comes as the driver's error, or an adapter's of SQLAlchemy.
+        return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in self.modules
 
     @abstractmethod
     async def _read(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -48,6 +48,14 @@ class Wire(NamedTuple):
     breaks: Callable[[BaseException], bool]
 
 
+def _never(*_: Any) -> Any:
+    raise AssertionError("the driver's own connections are not used here")
+
+
+NO_WIRE = Wire(_never, _never, _never, _never)
+"""For the host's engine, where all goes through SQLAlchemy's connections."""
+
+
 class LoopEngine:
     """An engine as it is used in one event loop.
 

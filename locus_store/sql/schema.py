@@ -28,10 +28,11 @@ VERSION_TABLE = "locus_store_alembic"
 """Where Alembic keeps its own note of what it ran; only migrating looks at it."""
 
 _TABLES = frozenset(metadata.tables)
-_UPGRADE = (
+UPGRADE = (
     "run `python -m locus_store.migrations upgrade head` with LOCUS_STORE_URL naming this database "
     "(in a checkout: `alembic upgrade head`), or call locus_store.migrations.upgrade(connection)"
 )
+"""What to do where the tables are missing or old."""
 
 # The row, by a statement that fails if any table is missing or must not be read. No id is negative.
 _ROW = select(Schema.revision, Schema.format).where(Schema.id == 1)
@@ -104,10 +105,15 @@ def check(connection: Connection, *, schema: str | None = None) -> None:
     refuse(state(connection, schema=schema))
 
 
+def check_joining(connection: Connection, *, schema: str | None = None) -> None:
+    """As `check`, in the caller's transaction: nothing is sent that could fail, and nothing is ended."""
+    refuse(_diagnose(connection, effective_schema(connection, schema)))
+
+
 def refuse(found: State) -> None:
     """Raises what `check` raises, unless `found` is ``ready``."""
     if found.condition in ("missing", "behind"):
-        raise SchemaNotReadyError(found.revision, REVISION, _UPGRADE)
+        raise SchemaNotReadyError(found.revision, REVISION, UPGRADE)
     if found.condition == "ahead":
         raise SchemaAheadError(found.revision, REVISION, "upgrade the package locus-store here")
     if found.condition == "incomplete":

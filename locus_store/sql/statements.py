@@ -81,7 +81,8 @@ SEE_THREAD = select(
     as_number(THREADS.c.updated_at),
     as_number(THREADS.c.expires_at),
 ).where(named())
-LOCK_THREAD = SEE_THREAD.with_for_update()
+# On PostgreSQL FOR NO KEY UPDATE: rows of the host's whose foreign keys point at the thread do not wait for savers.
+LOCK_THREAD = SEE_THREAD.with_for_update(key_share=True)
 
 
 def read_references(key: Key, own_block: int, ranges: bytes) -> References:

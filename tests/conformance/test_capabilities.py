@@ -8,7 +8,7 @@ import os
 import pytest
 from elsewhere import connect
 
-from locus_store.core.errors import UnsupportedOperationError
+from locus_store.core.errors import TransactionNotAllowedError, UnsupportedOperationError
 
 SDK = [
     "search",
@@ -73,6 +73,12 @@ async def reclaim(store):
     assert (await store.vacuum(reclaim=True)).bytes_freed > 1_000_000
 
 
+async def transactions(store):
+    """What can be bound says what to; how it works is in tests/embedding, and in the places that are sessions."""
+    with pytest.raises(TypeError, match=r"takes an AsyncSession, AsyncConnection, Session or Connection, got object"):
+        store.bind(object())
+
+
 OPERATIONS = [
     search,
     metadata_query,
@@ -83,6 +89,7 @@ OPERATIONS = [
     persistent_checkpoint_ids,
     records,
     reclaim,
+    transactions,
 ]
 
 
@@ -127,7 +134,18 @@ async def test_persistent_and_shared(store, place):
 
 def test_the_first_eight_are_the_sdks(store):
     assert [f.name for f in dataclasses.fields(store.capabilities)][:8] == SDK
-    assert store.capabilities.own_connections is True
+
+
+async def test_own_connections(store):
+    """Without them the storage is the caller's, and what would end the caller's transaction is refused."""
+    if store.capabilities.own_connections:
+        await store.setup()
+        await store.close()
+        await fill(store)
+    else:
+        await store.setup()
+        with pytest.raises(TransactionNotAllowedError, match="transaction of yours"):
+            await store.vacuum(reclaim=True)
 
 
 @pytest.mark.parametrize("name", SDK)

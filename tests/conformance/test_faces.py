@@ -75,7 +75,7 @@ async def test_both_see_the_same(store, checkpointer):
 def test_everything_but_saving_and_loading_is_the_same_method():
     different = {n for n in vars(Backend) | vars(Checkpointer) if not n.startswith("_")}
     both = {n for n in dir(Backend) if not n.startswith("_")} & {n for n in dir(Checkpointer) if not n.startswith("_")}
-    assert different & both == {"save", "load", "tenant"}
+    assert different & both == {"save", "load", "tenant", "bind"}
     assert {n for n in dir(Backend) if not n.startswith("_")} - both == {"checkpointer"}
 
 

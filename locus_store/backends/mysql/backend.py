@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from locus_store.backends.mysql.driver import MySQLDriver
 from locus_store.backends.mysql.options import refuse
@@ -13,6 +14,9 @@ from locus_store.core.backend import Backend, BackendOptions
 from locus_store.core.checkpointer import Checkpointer
 from locus_store.core.state import AgentState
 from locus_store.sql.models import one_schema, refuse_table_name
+
+_NOWHERE = ("localhost", 3306, "locus", "root", "")
+"""The address if none is given."""
 
 
 class MySQLBackend(Backend):
@@ -40,6 +44,8 @@ class MySQLBackend(Backend):
         lock_timeout: Seconds that a write waits for a lock before `StoreBusyError`; fractions are rounded up.
         connect_args: More arguments of ``asyncmy.connect``: ``ssl``, ``read_timeout``, …
         engine_options: More arguments of SQLAlchemy's ``create_async_engine``.
+        engine: An asynchronous engine of yours (``mysql+asyncmy``) in place of an address. It is used, and otherwise
+            left as it is.
         **options: ``tenant``, ``ttl_seconds``, ``keep_checkpoints``, ``codec``, ``clock``, ``hint_bytes``: see
             `Backend`.
     """
@@ -66,13 +72,17 @@ class MySQLBackend(Backend):
         lock_timeout: float = 10.0,
         connect_args: Mapping[str, Any] | None = None,
         engine_options: Mapping[str, Any] | None = None,
+        engine: AsyncEngine | None = None,
         **options: Unpack[BackendOptions],
     ) -> None:
         refuse_table_name(table_name)
         refuse(charset, collation, autocommit, use_pure)
-        url = dsn or URL.create("mysql", user, password or None, host, port, database)
+        address = (host, port, database, user, password)
+        if dsn is None and (engine is None or address != _NOWHERE):
+            dsn = URL.create("mysql", user, password or None, host, port, database)
         driver = MySQLDriver(
-            url,
+            dsn,
+            engine=engine,
             schema=one_schema(schema, schema_name),
             min_pool_size=min_pool_size,
             max_pool_size=max_pool_size,

@@ -19,7 +19,7 @@ from locus_store.core.frames import Codec
 from locus_store.sql.async_driver import WRITING, AsyncSQLDriver, Progress
 from locus_store.sql.async_engine import over_engine, over_url
 from locus_store.sql.dialects.base import Kind
-from locus_store.sql.dialects.mysql import MAY_NOT, NO_SCHEMA, MySQLDialect, number
+from locus_store.sql.dialects.mysql import MAY_NOT, MySQLDialect, number
 from locus_store.sql.loop_engine import LoopEngine, Wire
 from locus_store.sql.models import metadata
 
@@ -77,10 +77,18 @@ class MySQLDriver(AsyncSQLDriver):
         )
         self._owned = engine is None
         if engine is not None:
-            if url is not None or connect_args or engine_options:
-                raise ValueError("with an engine of yours there is no url, connect_args or engine_options")
             self._place = place(engine.url)
-            engines = over_engine(wire, engine, ("mysql", "mariadb"), "asyncmy")
+            engines = over_engine(
+                wire,
+                engine,
+                known.names,
+                "asyncmy",
+                url=(url, None),
+                connect_args=(connect_args or None, None),
+                engine_options=(engine_options or None, None),
+                min_pool_size=(min_pool_size, 1),
+                max_pool_size=(max_pool_size, 10),
+            )
         elif url is not None:
             where, connect = address(url, connect_args, lock_timeout)
             self._place = place(where)
@@ -170,9 +178,6 @@ class MySQLDriver(AsyncSQLDriver):
     def _size(self, connection: Connection) -> int:
         names = {"names": list(metadata.tables), "place": self._schema}
         return int(connection.execute(_SIZE, names).scalar_one() or 0)
-
-    def _lacks_schema(self, error: Exception) -> bool:
-        return number(error) in NO_SCHEMA
 
     def _may_not_create(self, error: BaseException) -> bool:
         return number(error) in MAY_NOT

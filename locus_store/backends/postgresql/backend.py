@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from locus_store.backends.postgresql.driver import PostgreSQLDriver
 from locus_store.core.backend import Backend, BackendOptions
 from locus_store.core.checkpointer import Checkpointer
 from locus_store.core.state import AgentState
 from locus_store.sql.models import one_schema, refuse_table_name
+
+_NOWHERE = ("localhost", 5432, "locus", "postgres", "")
+"""The address if none is given."""
 
 
 class PostgreSQLBackend(Backend):
@@ -35,6 +39,8 @@ class PostgreSQLBackend(Backend):
         lock_timeout: Seconds that a write waits for a lock before `StoreBusyError`.
         connect_args: More arguments of ``asyncpg.connect``.
         engine_options: More arguments of SQLAlchemy's ``create_async_engine``.
+        engine: An asynchronous engine of yours (``postgresql+asyncpg``) in place of an address. It is used, and
+            otherwise left as it is.
         **options: ``tenant``, ``ttl_seconds``, ``keep_checkpoints``, ``codec``, ``clock``, ``hint_bytes``: see
             `Backend`.
     """
@@ -57,12 +63,16 @@ class PostgreSQLBackend(Backend):
         lock_timeout: float = 10.0,
         connect_args: Mapping[str, Any] | None = None,
         engine_options: Mapping[str, Any] | None = None,
+        engine: AsyncEngine | None = None,
         **options: Unpack[BackendOptions],
     ) -> None:
         refuse_table_name(table_name)
-        url = dsn or URL.create("postgresql", user, password or None, host, port, database)
+        address = (host, port, database, user, password)
+        if dsn is None and (engine is None or address != _NOWHERE):
+            dsn = URL.create("postgresql", user, password or None, host, port, database)
         driver = PostgreSQLDriver(
-            url,
+            dsn,
+            engine=engine,
             schema=one_schema(schema, schema_name),
             min_pool_size=min_pool_size,
             max_pool_size=max_pool_size,

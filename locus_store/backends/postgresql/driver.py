@@ -20,7 +20,6 @@ from locus_store.sql.async_engine import over_engine, over_url
 from locus_store.sql.dialects.base import Kind
 from locus_store.sql.dialects.postgresql import (
     LIMIT_WAITING,
-    NO_SCHEMA,
     PostgreSQLDialect,
     quoted,
     sqlstate,
@@ -83,10 +82,18 @@ class PostgreSQLDriver(AsyncSQLDriver):
             breaks=lambda error: known.classify(error) is Kind.GONE,
         )
         if engine is not None:
-            if url is not None or connect_args or engine_options:
-                raise ValueError("with an engine of yours there is no url, connect_args or engine_options")
             self._place = place(engine.url)
-            engines = over_engine(wire, engine, ("postgresql",), "asyncpg")
+            engines = over_engine(
+                wire,
+                engine,
+                known.names,
+                "asyncpg",
+                url=(url, None),
+                connect_args=(connect_args or None, None),
+                engine_options=(engine_options or None, None),
+                min_pool_size=(min_pool_size, 1),
+                max_pool_size=(max_pool_size, 10),
+            )
         elif url is not None:
             where, connect = address(url, connect_args)
             self._place = place(where)
@@ -164,9 +171,6 @@ class PostgreSQLDriver(AsyncSQLDriver):
     def _begin(self, connection: Connection, isolation: str) -> None:
         if isolation == WRITING:
             connection.execute(LIMIT_WAITING, {"timeout": f"{self._milliseconds}ms"})
-
-    def _lacks_schema(self, error: Exception) -> bool:
-        return sqlstate(error) in NO_SCHEMA
 
     def _may_not_create(self, error: BaseException) -> bool:
         return sqlstate(error) == _INSUFFICIENT_PRIVILEGE

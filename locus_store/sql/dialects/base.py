@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from enum import Enum
 from typing import Any
 
@@ -41,16 +42,28 @@ class Dialect:
     All methods work inside the caller's transaction: they never commit, roll back or set a savepoint.
 
     Attributes:
+        names: What SQLAlchemy calls the databases that it is for.
         max_piece: Bytes that one value may have, or None for no limit.
         snapshot_reads: All statements of one read transaction see the same state.
         exact_patterns: `matches` decides exactly as `Pattern.regex` does.
     """
 
+    names: frozenset[str] = frozenset()
     max_piece: int | None = None
     snapshot_reads = False
     exact_patterns = True
 
+    def joining(self) -> Dialect:
+        """The dialect for a transaction that the caller began, with whatever isolation the caller wants."""
+        joining = copy(self)
+        joining.snapshot_reads = False
+        return joining
+
     # -------------------------------------------------------------------------------------------------------- errors
+
+    def lacks_schema(self, error: BaseException) -> bool:
+        """Whether the database said that a table or column is not there."""
+        return False
 
     def classify(self, error: BaseException) -> Kind:
         """What an error of the driver, or SQLAlchemy's wrapper of one, means."""
@@ -64,11 +77,22 @@ class Dialect:
             return Kind.GONE
         return Kind.OTHER
 
+    def meaning(self, kind: Kind, error: BaseException) -> str:
+        """What happened, for people."""
+        if kind is not Kind.BUSY:
+            return str(kind.value)
+        if isinstance(error, exc.TimeoutError):
+            return "no connection of the pool was free in time"
+        return (
+            f"{kind.value}; if this very task has an open transaction that wrote there, nothing but its end frees the "
+            "lock: save through backend.bind(…) in that transaction, or after it"
+        )
+
     def translate(self, error: BaseException) -> BackendError:
         """The error for the caller; its cause is the driver's own error, and no payload is in it."""
         kind = self.classify(error)
         cause = (error.orig if isinstance(error, exc.DBAPIError) else None) or error
-        message = f"{kind.value}: {type(cause).__name__}: {cause}"
+        message = f"{self.meaning(kind, error)}: {type(cause).__name__}: {cause}"
         found: BackendError
         if kind is Kind.RETRYABLE:
             found = TransactionConflictError(message)
@@ -84,10 +108,6 @@ class Dialect:
         return found
 
     # ------------------------------------------------------------------------------------------------------- writing
-
-    def joining(self) -> Dialect:
-        """This object as it works in a transaction of the caller's, at whatever isolation level that is."""
-        return self
 
     def writer(self, connection: Connection) -> Connection:
         """The connection as the functions that write must be given it."""

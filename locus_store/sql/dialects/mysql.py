@@ -103,6 +103,7 @@ class MySQLDialect(Dialect):
     locked without its neighbourhood.
     """
 
+    names = frozenset({"mysql", "mariadb"})
     # max_allowed_packet may be 1 GB at most, and what is sent as text is escaped.
     max_piece = 500_000_000
 
@@ -117,6 +118,10 @@ class MySQLDialect(Dialect):
         return self._joining
 
     # -------------------------------------------------------------------------------------------------------- errors
+
+    def lacks_schema(self, error: BaseException) -> bool:
+        """See `Dialect.lacks_schema`."""
+        return number(error) in NO_SCHEMA
 
     def classify(self, error: BaseException) -> Kind:
         """See `Dialect.classify`; by the server's numbers, and by the driver's own classes for what has none."""
@@ -146,7 +151,7 @@ class MySQLDialect(Dialect):
             kind = self.classify(error)
             said = f"{type(cause).__name__}: ({code}) {text}"
             if kind not in (Kind.OTHER, Kind.REFERENCED):
-                said = f"{kind.value}: {said}"
+                said = f"{self.meaning(kind, error)}: {said}"
             found = type(found)(None, said) if kind is Kind.REFERENCED else type(found)(said)
         found.__cause__ = cause
         return found

@@ -46,8 +46,13 @@ def quoted(name: str) -> str:
 class PostgreSQLDialect(Dialect):
     """What PostgreSQL does in its own way."""
 
+    names = frozenset({"postgresql"})
     # A value has at most 1 GB, a message to the server too, and a save puts a block and a rest into one.
     max_piece = 500_000_000
+
+    def lacks_schema(self, error: BaseException) -> bool:
+        """See `Dialect.lacks_schema`."""
+        return sqlstate(error) in NO_SCHEMA
 
     def classify(self, error: BaseException) -> Kind:
         """See `Dialect.classify`; by SQLSTATE, and by the driver's own classes for what the server did not say."""
@@ -75,7 +80,7 @@ class PostgreSQLDialect(Dialect):
             if isinstance(found, ReferencedError):
                 found = ReferencedError(None, said)
             else:
-                found = type(found)(said if kind is Kind.OTHER else f"{kind.value}: {said}")
+                found = type(found)(said if kind is Kind.OTHER else f"{self.meaning(kind, error)}: {said}")
         found.__cause__ = cause
         return found
 

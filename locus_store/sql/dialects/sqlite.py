@@ -34,9 +34,19 @@ class SQLiteDialect(Dialect):
     refused at once, because a foreign commit came between: `TransactionConflictError`.
     """
 
+    names = frozenset({"sqlite"})
     # SQLite's own limit is 1,000,000,000 bytes for a value and for a row together.
     max_piece = 999_000_000
     snapshot_reads = True
+
+    def joining(self) -> Dialect:
+        """See `Dialect.joining`."""
+        return HOST_SQLITE
+
+    def lacks_schema(self, error: BaseException) -> bool:
+        """See `Dialect.lacks_schema`; there is no code of its own for it."""
+        found = error.orig if isinstance(error, exc.DBAPIError) else error
+        return str(found).startswith(("no such table", "no such column"))
 
     def classify(self, error: BaseException) -> Kind:
         """See `Dialect.classify`."""
@@ -74,4 +84,19 @@ class SQLiteDialect(Dialect):
         return "".join([t.value if isinstance(t, Wildcard) else t.translate(_LITERAL) for t in pattern.tokens])
 
 
+class HostSQLiteDialect(SQLiteDialect):
+    """SQLite on a connection whose transactions begin as the host has set it up: perhaps at the first write only."""
+
+    snapshot_reads = False
+
+    def lock_thread(self, connection: Connection, key: Key) -> ThreadRow | None:
+        """See `Dialect.lock_thread`."""
+        row = super().lock_thread(connection, key)
+        driver: Any = connection.connection.driver_connection
+        if not driver.in_transaction:
+            raise ValueError("the connection is in autocommit; a save needs one with transactions")
+        return row
+
+
 SQLITE = SQLiteDialect()
+HOST_SQLITE = HostSQLiteDialect()
