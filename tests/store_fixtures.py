@@ -1,6 +1,7 @@
 """The fixtures of the shared suite; each conftest.py that uses them imports them.
 
 `place`        an empty place of one backend (`backends.Place`), once for each backend of the table
+`own_connections`  skips the test where a store has none
 `open_store`   opens backends on it: ``open_store(clock=clock)``; they are closed at the end, and nothing may be left open
 `store`        one of them
 `other`        a second one, which knows nothing of what the first one saved: as good as another process
@@ -18,6 +19,7 @@ from typing import Any
 import backends
 import pytest
 import servers
+from session_places import SESSIONS
 
 from locus_store.core.backend import Backend
 from locus_store.core.checkpointer import Checkpointer
@@ -30,7 +32,9 @@ __all__ = [
     "open_store",
     "other",
     "mariadb_database",
+    "own_connections",
     "place",
+    "place_or_session",
     "postgresql_database",
     "store",
 ]
@@ -88,13 +92,30 @@ def mariadb_database(mariadb_server: servers.MariaDBServer) -> Iterator[str]:
 
 @pytest.fixture(params=list(backends.TABLE))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
-    made = backends.TABLE[request.param]
+    return _make(request, tmp_path)
+
+
+@pytest.fixture(params=[*backends.TABLE, *SESSIONS])
+def place_or_session(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
+    """As `place`, which it is imported as; the backends are also gone through by sessions of a host's."""
+    return _make(request, tmp_path)
+
+
+@pytest.fixture
+def own_connections(place: backends.Place) -> None:
+    """For tests of what a host does with its own connections: pools, event loops, closing, cancelling."""
+    if not place.capabilities.own_connections:
+        pytest.skip("the connections are the caller's")
+
+
+def _make(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
+    made = {**backends.TABLE, **SESSIONS}[request.param]
     reason = made.why_unavailable()
     if reason is not None:
         servers.note_missing(made.name, reason)
         pytest.skip(reason)
     needed: dict[str, Any] = {"folder": tmp_path}
-    if made is backends.PostgreSQLPlace:
+    if issubclass(made, backends.PostgreSQLPlace):
         server = request.getfixturevalue("postgresql_server")
         server.ensure_running()
         needed |= {"server": server, "url": request.getfixturevalue("postgresql_database")}

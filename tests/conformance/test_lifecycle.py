@@ -66,6 +66,7 @@ async def test_a_tenant_needs_no_closing_of_its_own(store):
     await left.assert_nothing()
 
 
+@pytest.mark.usefixtures("own_connections")
 async def test_closing_while_others_are_at_work(store, other):
     """What was begun ends, well or with an error of ours; what was acknowledged is there."""
     tasks = [asyncio.ensure_future(store.save("t", {"n": i}, str(i))) for i in range(20)]
@@ -114,6 +115,7 @@ async def test_neither_face_has_a_length_or_a_truth(store, checkpointer):
 # ---------------------------------------------------------------------------------------------- several event loops
 
 
+@pytest.mark.usefixtures("own_connections")
 def test_one_store_in_several_event_loops(place):
     """Closed or not in between."""
     store = place.open()
@@ -131,6 +133,7 @@ async def _one_round(store, i, *, close):
         await store.close()
 
 
+@pytest.mark.usefixtures("own_connections")
 def test_descriptors_and_threads_do_not_pile_up_over_event_loops(place):
     store = place.open()
     left = backends.Left()
@@ -153,6 +156,7 @@ from elsewhere import connect
 """
 
 
+@pytest.mark.usefixtures("own_connections")
 def test_three_runs_in_a_row_with_closing_warn_of_nothing(place):
     done = run(
         PREAMBLE
@@ -175,6 +179,7 @@ print("done")
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
+@pytest.mark.usefixtures("own_connections")
 @pytest.mark.parametrize("saves_under_way", [0, 20])
 def test_a_program_that_forgets_to_close_ends_at_once(place, saves_under_way):
     done = run(
