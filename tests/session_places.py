@@ -188,7 +188,7 @@ class _SQLite(SessionPlace, SQLitePlace):
 
     def __init__(self, *, folder: Path, **options: Any) -> None:
         super().__init__(folder=folder, **options)
-        self.path.write_bytes(_empty_file(folder))
+        self.path.write_bytes(empty_sqlite_file(folder))
 
     def host_url(self) -> str:
         return f"{self.client}:///{self.path}"
@@ -207,7 +207,8 @@ class SQLiteSyncPlace(_SQLite):
 _made: list[bytes] = []
 
 
-def _empty_file(folder: Path) -> bytes:
+def empty_sqlite_file(folder: Path) -> bytes:
+    """The bytes of a file that has our tables and nothing in them."""
     if not _made:
         path = folder / "template.db"
         engine = create_engine(f"sqlite:///{path}")

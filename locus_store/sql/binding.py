@@ -138,8 +138,7 @@ class BoundSQLDriver(SQLDriver):
                 f"the {type(self._target).__name__} leads to {connection.dialect.name}, "
                 f"but this is a store for {', '.join(sorted(self.dialect.names))}"
             )
-        asked = connection.get_execution_options().get("isolation_level")
-        if "AUTOCOMMIT" in (asked, None if asked else getattr(connection.dialect, "_on_connect_isolation_level", None)):
+        if self.dialect.in_autocommit(connection):
             raise ValueError("the connection is in autocommit, so it has no transaction that a store could join")
         if not self._parent.tables_seen:
             check_joining(connection, schema=self._schema)

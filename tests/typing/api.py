@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any, assert_type
 
 from pydantic import BaseModel
+from sqlalchemy import Connection, Engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
 
 import locus_store
 from locus_store import (
@@ -27,6 +30,8 @@ from locus_store import (
     Role,
     SQLiteBackend,
     SQLiteCheckpointer,
+    SyncBackend,
+    SyncCheckpointer,
     ThreadName,
     ToolCall,
     ToolResult,
@@ -123,6 +128,42 @@ async def states() -> None:
     loaded = await SQLiteCheckpointer("agents.db").load("t")
     assert_type(loaded, AgentState | None)
     open_checkpointer("memory://", dict)  # type: ignore[type-var]
+
+
+async def bound(
+    session: AsyncSession, connection: AsyncConnection, plain_session: Session, plain_connection: Connection
+) -> None:
+    backend = SQLiteBackend("agents.db")
+    for target in (session, connection):
+        joined = backend.bind(target)
+        assert_type(joined, SQLiteBackend)
+        assert_type(await joined.save("t", {"a": 1}), str)
+        assert_type(joined.checkpointer(Note).bind(session), Checkpointer[Note])
+    for plain in (plain_session, plain_connection):
+        store = open_backend().bind(plain)
+        assert_type(store, SyncBackend)
+        assert_type(store.save("t", {"a": 1}, metadata={"k": 1}, if_exists="in_place"), str)
+        assert_type(store.load("t"), dict[Any, Any] | None)
+        assert_type(store.history("t", before=3), list[CheckpointInfo])
+        assert_type(store.delete("t", ["c1", "c2"]), bool)
+        assert_type(store.tenant("acme"), SyncBackend)
+        assert_type(store.checkpointer(), SyncCheckpointer[AgentState])
+        store.save("t", {}, if_exists="sometimes")  # type: ignore[arg-type]
+        store.save({"a": 1}, "t")  # type: ignore[arg-type]
+        store.load("t", version=1)  # type: ignore[call-arg]
+        checkpointer = open_checkpointer(state_type=Note).bind(plain)
+        assert_type(checkpointer, SyncCheckpointer[Note])
+        assert_type(checkpointer.load("t"), Note | None)
+        assert_type(checkpointer.save(Note(text="x"), "t"), str)
+        assert_type(checkpointer.list_threads(limit=None), list[str])
+        assert_type(checkpointer.tenant("acme"), SyncCheckpointer[Note])
+        checkpointer.save(AgentState(), "t")  # type: ignore[arg-type]
+    backend.bind("session")  # type: ignore[call-overload]
+
+
+def engines(engine: AsyncEngine, plain_engine: Engine) -> list[Backend]:
+    SQLiteBackend(engine=plain_engine)  # type: ignore[arg-type]
+    return [SQLiteBackend(engine=engine), PostgreSQLBackend(engine=engine)]
 
 
 def classes(codec: Codec) -> list[Backend]:

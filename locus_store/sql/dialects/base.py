@@ -61,6 +61,15 @@ class Dialect:
 
     # -------------------------------------------------------------------------------------------------------- errors
 
+    def in_autocommit(self, connection: Connection) -> bool:
+        """Whether each statement on a caller's connection is a transaction of its own."""
+        asked = connection.get_execution_options().get("isolation_level")
+        if asked is not None:
+            return bool(asked == "AUTOCOMMIT")
+        # What an engine was made with can be asked for only in later releases of SQLAlchemy.
+        detect = getattr(connection.dialect, "detect_autocommit_setting", None)
+        return detect is not None and bool(detect(connection.connection.dbapi_connection))
+
     def lacks_schema(self, error: BaseException) -> bool:
         """Whether the database said that a table or column is not there."""
         return False

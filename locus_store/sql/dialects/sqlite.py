@@ -43,6 +43,10 @@ class SQLiteDialect(Dialect):
         """See `Dialect.joining`."""
         return HOST_SQLITE
 
+    def in_autocommit(self, connection: Connection) -> bool:
+        """See `Dialect.in_autocommit`; a host may begin transactions by a hook, so writers look if one has begun."""
+        return connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+
     def lacks_schema(self, error: BaseException) -> bool:
         """See `Dialect.lacks_schema`; there is no code of its own for it."""
         found = error.orig if isinstance(error, exc.DBAPIError) else error
