@@ -18,7 +18,7 @@ from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from backends import EVERYTHING, Place, PostgreSQLPlace, SQLitePlace
+from backends import EVERYTHING, MariaDBPlace, Place, PostgreSQLPlace, SQLitePlace
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
@@ -161,6 +161,11 @@ def _checkpointer(self: Any, *state_type: Any) -> Checkpointer[Any]:
 # --- places -----------------------------------------------------------------------------------------------------------
 
 
+def over(client: str, url: str) -> str:
+    """A URL of the tests' servers, as SQLAlchemy names the database with a client."""
+    return client + url[url.index(":") :]
+
+
 class SessionPlace(Place):
     """Mixed into a place: what is opened there is called through sessions.
 
@@ -225,7 +230,7 @@ def empty_sqlite_file(folder: Path) -> bytes:
 
 class _PostgreSQL(SessionPlace, PostgreSQLPlace):
     def host_url(self) -> str:
-        return self.url.replace("postgresql:", f"{self.client}:")
+        return over(self.client, self.url)
 
 
 class PostgreSQLSessionPlace(_PostgreSQL):
@@ -238,7 +243,30 @@ class PostgreSQLSyncPlace(_PostgreSQL):
     client = "postgresql+psycopg"
 
 
+class _MariaDB(SessionPlace, MariaDBPlace):
+    def host_url(self) -> str:
+        return over(self.client, self.url)
+
+
+class MariaDBSessionPlace(_MariaDB):
+    name = "mariadb-session"
+    client = "mysql+asyncmy"
+
+
+class MariaDBSyncPlace(_MariaDB):
+    name = "mariadb-sync"
+    client = "mysql+pymysql"
+
+
 SESSIONS: dict[str, type[Place]] = {
-    place.name: place for place in (SQLiteSessionPlace, SQLiteSyncPlace, PostgreSQLSessionPlace, PostgreSQLSyncPlace)
+    place.name: place
+    for place in (
+        SQLiteSessionPlace,
+        SQLiteSyncPlace,
+        PostgreSQLSessionPlace,
+        PostgreSQLSyncPlace,
+        MariaDBSessionPlace,
+        MariaDBSyncPlace,
+    )
 }
 """The places of the shared suite where each call is a transaction of the caller's."""

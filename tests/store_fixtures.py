@@ -120,7 +120,7 @@ def _make(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
         server.ensure_running()
         needed |= {"server": server, "url": request.getfixturevalue("postgresql_database")}
         servers.note_ran(made.name, f"PostgreSQL {server.version}")
-    elif made is backends.MariaDBPlace:
+    elif issubclass(made, backends.MariaDBPlace):
         server = request.getfixturevalue("mariadb_server")
         server.ensure_running()
         needed |= {"server": server, "url": request.getfixturevalue("mariadb_database")}
