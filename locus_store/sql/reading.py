@@ -7,7 +7,7 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Connection, Select, bindparam, exists, func, select
+from sqlalchemy import BigInteger, Connection, Select, bindparam, case, exists, func, select
 from sqlalchemy.sql.selectable import FromClause
 
 from locus_store.core import patterns
@@ -158,11 +158,16 @@ def _list_infos(paged: bool, limited: bool) -> Select[Any]:
     if paged:
         rows = rows.where(CHECKPOINTS.c.version < bindparam("before"))
     page = (rows.limit(_COUNT) if limited else rows).with_only_columns(*_LISTED).subquery()
-    parent = (
+    # A checkpoint's parent is the one before it, nearly always: no look-up for those that are on the page.
+    previous = {
+        name: func.lead(page.c[name]).over(order_by=page.c.version.desc()) for name in ("version", "checkpoint_id")
+    }
+    looked_up = (
         select(_parent.c.checkpoint_id)
         .where(_parent.c.thread == page.c.thread, _parent.c.version == page.c.parent_version)
         .scalar_subquery()
     )
+    parent = case((previous["version"] == page.c.parent_version, previous["checkpoint_id"]), else_=looked_up)
     return (
         select(
             THREADS.c.thread_id,
