@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from locus_store.backends.file import FileBackend, FileCheckpointer
     from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
     from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
+    from locus_store.backends.oracle import OracleBackend, OracleCheckpointer
     from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
     from locus_store.backends.sqlite import SQLiteBackend, SQLiteCheckpointer
     from locus_store.core.backend import Backend
@@ -82,6 +83,8 @@ __all__ = [
     "MissingDependencyError",
     "MySQLBackend",
     "MySQLCheckpointer",
+    "OracleBackend",
+    "OracleCheckpointer",
     "PayloadTooLargeError",
     "PostgreSQLBackend",
     "PostgreSQLCheckpointer",
@@ -118,6 +121,7 @@ _PLACES = {
     "backends.file": ("FileBackend", "FileCheckpointer"),
     "backends.memory": ("MemoryBackend", "MemoryCheckpointer"),
     "backends.mysql": ("MySQLBackend", "MySQLCheckpointer"),
+    "backends.oracle": ("OracleBackend", "OracleCheckpointer"),
     "backends.postgresql": ("PostgreSQLBackend", "PostgreSQLCheckpointer"),
     "backends.sqlite": ("SQLiteBackend", "SQLiteCheckpointer"),
     "core.backend": ("Backend",),

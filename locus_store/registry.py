@@ -5,6 +5,7 @@
     sqlite:///agents.db, sqlite:////var/…   a SQLite file, relative or absolute; sqlite:// is one in memory
     postgresql://user:password@host/db      PostgreSQL
     mysql://user:password@host/db           MySQL, or MariaDB: mariadb://user:password@host/db
+    oracle://user:password@host/service     Oracle Database
 
 Options of the backend may be in the query: ``sqlite:///agents.db?tenant=acme&ttl_seconds=3600``. Those that are no
 options of the backend are handed to the database's client where they are known to it, and refused otherwise.
@@ -28,7 +29,7 @@ from locus_store.core.checkpointer import Checkpointer
 from locus_store.core.compression import ZlibCodec
 from locus_store.core.protocols import BaseCheckpointer
 from locus_store.core.state import AgentState
-from locus_store.sql.client_parameters import MYSQL_CLIENT, POSTGRESQL_CLIENT
+from locus_store.sql.client_parameters import MYSQL_CLIENT, ORACLE_CLIENT, POSTGRESQL_CLIENT
 
 State = TypeVar("State", bound=BaseModel)
 
@@ -104,6 +105,7 @@ _FILE = _Driver("file", "FileBackend", "FileCheckpointer")
 _SQLITE = _Driver("sqlite", "SQLiteBackend", "SQLiteCheckpointer")
 _POSTGRESQL = _Driver("postgresql", "PostgreSQLBackend", "PostgreSQLCheckpointer")
 _MYSQL = _Driver("mysql", "MySQLBackend", "MySQLCheckpointer")
+_ORACLE = _Driver("oracle", "OracleBackend", "OracleCheckpointer")
 
 
 # ---------------------------------------------------------------------------------------------------------------- URLs
@@ -237,6 +239,7 @@ def _server(driver: _Driver, client: Collection[str]) -> Callable[[_Url], _Targe
 _postgresql = _server(_POSTGRESQL, POSTGRESQL_CLIENT)
 # The character set is an option of the backend, which says why there is only one.
 _mysql = _server(_MYSQL, MYSQL_CLIENT)
+_oracle = _server(_ORACLE, ORACLE_CLIENT)
 
 
 _SCHEMES: dict[str, Callable[[_Url], _Target]] = {
@@ -251,6 +254,9 @@ _SCHEMES: dict[str, Callable[[_Url], _Target]] = {
     "mariadb": _mysql,
     "mysql+asyncmy": _mysql,
     "mariadb+asyncmy": _mysql,
+    "oracle": _oracle,
+    "oracle+oracledb": _oracle,
+    "oracle+oracledb_async": _oracle,
 }
 
 
@@ -258,7 +264,11 @@ _SCHEMES: dict[str, Callable[[_Url], _Target]] = {
 
 _ALIASES = {"schema": "schema_name", "table": "table_name"}
 
-_NO_OPTIONS = frozenset(["base_dir", "database", "dsn", "host", "password", "path", "port", "user"])
+_NO_OPTIONS = frozenset(
+    """
+    base_dir database dsn host password path port service_name user wallet_location wallet_password
+    """.split()  # noqa: SIM905
+)
 """Parameters of backends that are the URL's place, or parts of it."""
 
 
@@ -386,4 +396,5 @@ _CHECKPOINTERS: dict[str, Callable[..., BaseCheckpointer]] = {
     "sqlite": partial(_made, _SQLITE, "path"),
     "postgresql": partial(_made, _POSTGRESQL, "database"),
     "mysql": partial(_made, _MYSQL, "database"),
+    "oracle": partial(_made, _ORACLE, "dsn"),
 }

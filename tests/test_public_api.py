@@ -137,7 +137,7 @@ def test_importing_the_package_loads_nothing_else() -> None:
     assert not modules & {*CLIENTS, "pydantic", "asyncio"}
 
 
-LIGHT = [name for name in locus_store.__all__ if not re.match("File|SQLite|PostgreSQL|MySQL", name)]
+LIGHT = [name for name in locus_store.__all__ if not re.match("File|SQLite|PostgreSQL|MySQL|Oracle", name)]
 
 
 def test_everything_but_the_drivers_loads_no_client() -> None:

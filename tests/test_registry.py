@@ -316,7 +316,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_names_that_are_there() -> None:
-    assert list_checkpointers() == ["memory", "file", "sqlite", "postgresql", "mysql"]
+    assert list_checkpointers() == ["memory", "file", "sqlite", "postgresql", "mysql", "oracle"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 from weakref import finalize
 
-from sqlalchemy import URL
+from sqlalchemy import URL, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from locus_store.sql.handed_in import check_engine
@@ -72,7 +72,14 @@ class AsyncEngines:
             await opened.aclose()
 
 
-def over_url(wire: Wire, url: URL, arguments: Mapping[str, Any], options: Mapping[str, Any]) -> AsyncEngines:
+def over_url(
+    wire: Wire,
+    url: URL,
+    arguments: Mapping[str, Any],
+    options: Mapping[str, Any],
+    *,
+    begin: Callable[[Any], None] | None = None,
+) -> AsyncEngines:
     """Engines of the store's own.
 
     Args:
@@ -80,7 +87,15 @@ def over_url(wire: Wire, url: URL, arguments: Mapping[str, Any], options: Mappin
         url: Where the database is, with SQLAlchemy's name of the driver.
         arguments: Those of the driver's own connect.
         options: Those of ``create_async_engine``; the caller's are among them.
+        begin: Called with each new connection, as SQLAlchemy's adapter has it.
     """
+
+    def make() -> AsyncEngine:
+        engine = create_async_engine(url, **all_options)
+        if begin is not None:
+            event.listen(engine.sync_engine, "connect", lambda connection, _: begin(connection))
+        return engine
+
     all_options: dict[str, Any] = {
         "max_overflow": 0,
         "pool_use_lifo": True,
@@ -90,7 +105,7 @@ def over_url(wire: Wire, url: URL, arguments: Mapping[str, Any], options: Mappin
     }
     # What a pool is told to do with idle connections it can do only while it has them.
     keeps = not all_options.keys() & {"pool_pre_ping", "pool_recycle", "poolclass"}
-    return AsyncEngines(wire, make=lambda: create_async_engine(url, **all_options), keeps=keeps)
+    return AsyncEngines(wire, make=make, keeps=keeps)
 
 
 def over_engine(

@@ -16,6 +16,15 @@ MYSQL_CLIENT = frozenset(
     """.split()  # noqa: SIM905
 )
 """Words of asyncmy and of its SQLAlchemy dialect."""
+ORACLE_CLIENT = frozenset(
+    """
+    cclass config_dir connection_id_prefix dsn edition expire_time https_proxy instance_name machine osuser
+    pool_boundary program protocol proxy_user retry_count retry_delay sdu server_type service_name sid
+    ssl_server_cert_dn ssl_server_dn_match stmtcachesize tcp_connect_timeout terminal use_sni use_tcp_fast_open
+    wallet_location wallet_password
+    """.split()  # noqa: SIM905
+)
+"""Arguments of ``oracledb.connect_async`` that are written as text."""
 
 SCHEMA_OPTIONS = ("schema", "schema_name")
 """The store's options that name the schema of the tables."""

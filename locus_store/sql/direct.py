@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import CompoundSelect, Dialect, Select, String
+from sqlalchemy import VARBINARY, CompoundSelect, Dialect, Select
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 from sqlalchemy.util import await_only
 
-from locus_store.sql.types import Identifier
+from locus_store.sql.types import Identifier, OracleBytes, from_oracle
 
 Statement = Select[Any] | CompoundSelect[Any]
 
@@ -24,20 +24,28 @@ class NotDirectError(Exception):
 
 
 class _Compiled(NamedTuple):
-    """A statement's text, its parameters in order, their values where they are fixed, and which are text as bytes."""
+    """A statement as text.
+
+    Attributes:
+        text: The text.
+        names: Its parameters in order, or None where they go by name.
+        values: Those that are fixed.
+        encoded: The names of those that are text as bytes.
+        readers: What makes of a column's values what is wanted, for those that are something else.
+    """
 
     text: str
-    names: tuple[str, ...]
+    names: tuple[str, ...] | None
     values: Mapping[str, Any]
     encoded: frozenset[str]
-    decoded: tuple[int, ...]
+    readers: tuple[tuple[int, Callable[[Any], Any]], ...]
 
 
 class DirectStatements:
     """Compiled statements of one store.
 
     Only types whose values need no conversion are used in them, so parameters and rows pass as they are; but for names,
-    which are bytes on some databases.
+    which are bytes on some databases, and for bytes on Oracle, where none at all would be nothing.
 
     Args:
         schema: The schema of the tables, or None.
@@ -64,24 +72,34 @@ class DirectStatements:
                 raise NotDirectError
             found = _Compiled(
                 compiled.string,
-                tuple(compiled.positiontup or ()),
+                None if compiled.positiontup is None else tuple(compiled.positiontup),
                 compiled.params,
                 frozenset(name for name, bind in compiled.binds.items() if _is_bytes(bind.type, dialect)),
-                tuple(i for i, column in enumerate(statement.selected_columns) if _is_bytes(column.type, dialect)),
+                tuple(
+                    (i, read)
+                    for i, column in enumerate(statement.selected_columns)
+                    if (read := _reader(column.type, dialect)) is not None
+                ),
             )
             self._compiled[statement] = found
         return found
 
 
 def _is_bytes(type_: TypeEngine[Any], dialect: Dialect) -> bool:
-    return isinstance(type_, Identifier) and not isinstance(type_.load_dialect_impl(dialect), String)
+    return isinstance(type_, Identifier) and isinstance(type_.load_dialect_impl(dialect), VARBINARY)
 
 
-def _decode(row: Sequence[Any], places: Sequence[int]) -> list[Any]:
+def _reader(type_: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
+    if _is_bytes(type_, dialect):
+        return bytes.decode
+    return from_oracle if isinstance(type_.dialect_impl(dialect), OracleBytes) else None
+
+
+def _read(row: Sequence[Any], readers: tuple[tuple[int, Callable[[Any], Any]], ...]) -> list[Any]:
     values = list(row)
-    for i in places:
+    for i, read in readers:
         if values[i] is not None:
-            values[i] = values[i].decode()
+            values[i] = read(values[i])
     return values
 
 
@@ -112,7 +130,8 @@ class DirectConnection:
     It waits, so it must be used within a greenlet.
 
     Args:
-        fetch: The driver connection's coroutine that sends a text with its parameters and returns rows.
+        fetch: The driver connection's coroutine that sends a text with its parameters, one by one or as a dict where
+            they go by name, and returns rows.
         statements: Where compiled statements are kept.
         dialect: SQLAlchemy's dialect of the engine that the connection is from.
     """
@@ -124,14 +143,17 @@ class DirectConnection:
 
     def execute(self, statement: Statement, parameters: Mapping[str, Any]) -> DirectRows:
         """Send a statement and wait for its rows."""
-        text, names, values, encoded, decoded = self._statements.of(statement, self._dialect)
-        if encoded:
+        text, names, values, encoded, readers = self._statements.of(statement, self._dialect)
+        arguments: list[Any]
+        if names is None:
+            arguments = [{name: parameters.get(name, value) for name, value in values.items()}]
+        elif encoded:
             values = {**values, **parameters}
             arguments = [values[name].encode() if name in encoded else values[name] for name in names]
         else:
             arguments = [parameters[name] if name in parameters else values[name] for name in names]
         rows = await_only(self._fetch(text, *arguments))
-        return DirectRows([_decode(row, decoded) for row in rows] if decoded else rows)
+        return DirectRows([_read(row, readers) for row in rows] if readers else rows)
 
     def __getattr__(self, name: str) -> Any:
         raise NotDirectError

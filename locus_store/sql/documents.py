@@ -20,7 +20,7 @@ from locus_store.sql.statements import CHECKPOINTS, THREADS
 _NAMES = (
     select(THREADS.c.tenant, THREADS.c.thread_id, CHECKPOINTS.c.checkpoint_id)
     .join_from(THREADS, CHECKPOINTS, CHECKPOINTS.c.thread == THREADS.c.id)
-    .where(CHECKPOINTS.c.id == bindparam("row"))
+    .where(CHECKPOINTS.c.id == bindparam("of_row"))
 )
 _ANY_TIME = 0
 """Whoever has a row may read it, whether its thread has expired or not."""
@@ -47,7 +47,7 @@ def document_of(checkpoint: Any, codec: Codec | None) -> dict[Any, Any]:
             "this checkpoint is in no session: read its document while the session that loaded it is open"
         )
     connection = _SessionConnection(state.session, state.mapper)
-    names = connection.execute(_NAMES, {"row": state.identity[0]}).one_or_none()
+    names = connection.execute(_NAMES, {"of_row": state.identity[0]}).one_or_none()
     if names is None:
         raise ObjectDeletedError(state)
     tenant, thread_id, checkpoint_id = names

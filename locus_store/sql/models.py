@@ -14,12 +14,20 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import BigInteger, Identity, Index, Integer, MetaData, String, Table, UniqueConstraint, inspect
+from sqlalchemy import BigInteger, Identity, Index, Integer, MetaData, Table, UniqueConstraint, inspect
 from sqlalchemy.ext.asyncio import AsyncAttrs
 from sqlalchemy.orm import DeclarativeBase, Mapped, deferred, mapped_column, registry
 
 from locus_store.core.frames import Codec
-from locus_store.sql.types import TABLE_OPTIONS, Digest, Identifier, UTCMicroseconds, frames, surrogate_key
+from locus_store.sql.types import (
+    TABLE_OPTIONS,
+    Digest,
+    Identifier,
+    UTCMicroseconds,
+    ascii_name,
+    frames,
+    surrogate_key,
+)
 
 _NAMES = {"pk": "pk_%(table_name)s"}
 
@@ -183,7 +191,7 @@ class Schema(Base):
     __table_args__ = TABLE_OPTIONS
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    revision: Mapped[str] = mapped_column(String(32))
+    revision: Mapped[str] = mapped_column(ascii_name(32))
     format: Mapped[int] = mapped_column(Integer)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -62,6 +63,9 @@ class _OracleBytesString(UserDefinedType[str]):
     def get_col_spec(self, **kw: Any) -> str:
         return f"VARCHAR2({self.length} BYTE)"
 
+    def literal_processor(self, dialect: Dialect) -> Callable[[str], str]:
+        return lambda value: "'" + value.replace("'", "''") + "'"
+
 
 class Identifier(TypeDecorator[str]):
     """Text that names something, compared byte by byte on every database.
@@ -112,11 +116,42 @@ class Digest(TypeDecorator[bytes]):
         return dialect.type_descriptor(LargeBinary(16))
 
 
+def ascii_name(length: int) -> TypeEngine[str]:
+    """The type of a short name of this package's own, such as a revision."""
+    return String(length).with_variant(_OracleBytesString(length), "oracle")
+
+
 def surrogate_key() -> TypeEngine[int]:
     """The type of a surrogate key; SQLite gives out numbers only for its own INTEGER."""
     return BigInteger().with_variant(Integer(), "sqlite")
 
 
+class OracleBytes(TypeDecorator[bytes]):
+    """A BLOB for bytes that may be none at all, which Oracle takes for NULL.
+
+    A NUL stands in front of what is empty or begins with one. No frame does, so nothing is copied for it.
+    """
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: bytes | None, dialect: Dialect) -> bytes | None:
+        return to_oracle(value)
+
+    def process_result_value(self, value: bytes | None, dialect: Dialect) -> bytes | None:
+        return from_oracle(value)
+
+
+def to_oracle(value: bytes | None) -> bytes | None:
+    """Bytes as they are stored in an `OracleBytes`."""
+    return value if value is None or (value and value[0]) else b"\0" + value
+
+
+def from_oracle(value: bytes | None) -> bytes | None:
+    """Bytes that `to_oracle` made fit."""
+    return value[1:] if value is not None and value[:1] == b"\0" else value
+
+
 def frames() -> TypeEngine[bytes]:
     """The type of stored frames and other texts of this package's own."""
-    return LargeBinary().with_variant(LONGBLOB(), "mysql", "mariadb")
+    return LargeBinary().with_variant(LONGBLOB(), "mysql", "mariadb").with_variant(OracleBytes(), "oracle")

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from locus_store.backends.file import FileBackend, FileCheckpointer
     from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
     from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
+    from locus_store.backends.oracle import OracleBackend, OracleCheckpointer
     from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
     from locus_store.backends.sqlite import SQLiteBackend, SQLiteCheckpointer
     from locus_store.memory.backends.adapters import (
         mysql_checkpointer,
+        oracle_checkpointer,
         postgresql_checkpointer,
         sqlite_checkpointer,
     )
@@ -25,12 +27,15 @@ __all__ = [
     "MemoryCheckpointer",
     "MySQLBackend",
     "MySQLCheckpointer",
+    "OracleBackend",
+    "OracleCheckpointer",
     "PostgreSQLBackend",
     "PostgreSQLCheckpointer",
     "SQLiteBackend",
     "SQLiteCheckpointer",
     "StorageBackendAdapter",
     "mysql_checkpointer",
+    "oracle_checkpointer",
     "postgresql_checkpointer",
     "sqlite_checkpointer",
 ]
@@ -42,12 +47,15 @@ _MODULES = {
     "MemoryCheckpointer": "locus_store.backends.memory",
     "MySQLBackend": "locus_store.backends.mysql",
     "MySQLCheckpointer": "locus_store.backends.mysql",
+    "OracleBackend": "locus_store.backends.oracle",
+    "OracleCheckpointer": "locus_store.backends.oracle",
     "PostgreSQLBackend": "locus_store.backends.postgresql",
     "PostgreSQLCheckpointer": "locus_store.backends.postgresql",
     "SQLiteBackend": "locus_store.backends.sqlite",
     "SQLiteCheckpointer": "locus_store.backends.sqlite",
     "StorageBackendAdapter": "locus_store.backends.adapter",
     "mysql_checkpointer": "locus_store.memory.backends.adapters",
+    "oracle_checkpointer": "locus_store.memory.backends.adapters",
     "postgresql_checkpointer": "locus_store.memory.backends.adapters",
     "sqlite_checkpointer": "locus_store.memory.backends.adapters",
 }

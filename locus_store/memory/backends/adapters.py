@@ -8,10 +8,17 @@ from locus_store.backends.adapter import StorageBackendAdapter
 
 if TYPE_CHECKING:
     from locus_store.backends.mysql import MySQLCheckpointer
+    from locus_store.backends.oracle import OracleCheckpointer
     from locus_store.backends.postgresql import PostgreSQLCheckpointer
     from locus_store.backends.sqlite import SQLiteCheckpointer
 
-__all__ = ["StorageBackendAdapter", "mysql_checkpointer", "postgresql_checkpointer", "sqlite_checkpointer"]
+__all__ = [
+    "StorageBackendAdapter",
+    "mysql_checkpointer",
+    "oracle_checkpointer",
+    "postgresql_checkpointer",
+    "sqlite_checkpointer",
+]
 
 
 def sqlite_checkpointer(path: str = "locus_checkpoints.db", **kwargs: Any) -> SQLiteCheckpointer:
@@ -78,3 +85,42 @@ def mysql_checkpointer(
     if dsn is not None:
         return MySQLCheckpointer(dsn=dsn, **kwargs)
     return MySQLCheckpointer(host=host, port=port, database=database, user=user, password=password, **kwargs)
+
+
+def oracle_checkpointer(
+    dsn: str | None = None,
+    user: str = "admin",
+    password: str = "",
+    wallet_location: str | None = None,
+    wallet_password: str | None = None,
+    host: str | None = None,
+    port: int = 1521,
+    service_name: str | None = None,
+    **kwargs: Any,
+) -> OracleCheckpointer:
+    """Make a checkpointer over Oracle Database.
+
+    Args:
+        dsn: A name of ``tnsnames.ora``, ``host:port/service``, a connect descriptor, or a URL.
+        user: Who connects.
+        password: Their password.
+        wallet_location: The folder of a wallet.
+        wallet_password: Its password.
+        host: The server, where there is no dsn.
+        port: The port of its listener.
+        service_name: The service there.
+        **kwargs: Options of `OracleCheckpointer`.
+    """
+    from locus_store.backends.oracle import OracleCheckpointer
+
+    return OracleCheckpointer(
+        dsn,
+        user=user,
+        password=password,
+        wallet_location=wallet_location,
+        wallet_password=wallet_password,
+        host=host,
+        port=port,
+        service_name=service_name,
+        **kwargs,
+    )

@@ -7,7 +7,7 @@ Revises:
 import sqlalchemy as sa
 from alembic import op
 
-from locus_store.sql.types import TABLE_OPTIONS, Digest, Identifier, frames, surrogate_key
+from locus_store.sql.types import TABLE_OPTIONS, Digest, Identifier, ascii_name, frames, surrogate_key
 
 revision = "ls0001"
 down_revision = None
@@ -115,7 +115,7 @@ def upgrade() -> None:
     schema_row = op.create_table(
         "locus_store_schema",
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("revision", sa.String(32), nullable=False),
+        sa.Column("revision", ascii_name(32), nullable=False),
         sa.Column("format", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=_primary("pk_locus_store_schema")),
         schema=schema,

@@ -36,6 +36,13 @@ class Kind(Enum):
     OTHER = "anything else"
 
 
+def root(error: BaseException) -> BaseException:
+    """The driver's own error inside SQLAlchemy's wrapper and adapter."""
+    found = (error.orig if isinstance(error, exc.DBAPIError) else None) or error
+    adapted = type(found).__module__.startswith("sqlalchemy.dialects.")
+    return (found.__cause__ if adapted else None) or found
+
+
 class Dialect:
     """A database as SQL's standard has it; subclasses say what theirs does otherwise.
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from locus_store.core.driver import Key, Stored
 from locus_store.core.errors import BackendError, ReferencedError
-from locus_store.sql.dialects.base import Dialect, Kind
+from locus_store.sql.dialects.base import Dialect, Kind, root
 from locus_store.sql.dialects.postgresql_load import LOAD_BY_ID, LOAD_HEAD, stored
 from locus_store.sql.statements import THREADS
 
@@ -23,13 +23,6 @@ _REFERENCED = {"23503", "23001"}
 _BUSY = {"55P03"}
 _GONE = {"53300", "57P01", "57P02", "57P03", "57P04", "57P05"}
 NO_SCHEMA = {"3F000", "42P01", "42703"}
-
-
-def root(error: BaseException) -> BaseException:
-    """The driver's own error inside SQLAlchemy's wrapper and adapter."""
-    found = (error.orig if isinstance(error, DBAPIError) else None) or error
-    adapted = type(found).__module__.startswith("sqlalchemy.dialects.")
-    return (found.__cause__ if adapted else None) or found
 
 
 def sqlstate(error: BaseException) -> str | None:
