@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 
 
 def message(n, size=200):
+    """About `size` bytes, told apart by `n`."""
     return {"role": "user", "content": f"{n}: " + "lorem ipsum " * (size // 12), "n": n}
 
 
@@ -73,14 +76,28 @@ def large_rest():
 
 
 def types_change():
+    """Elements that are equal to what they were, and yet not the same; in a list that is large enough to be shared."""
+    one = [message(1), message(2)]
+    turned = [dict(reversed(m.items())) for m in one]
     return [
-        {"l": [message(1), True, 1, 1.0]},
-        {"l": [message(1), 1, True, 1.0]},
-        {"l": (message(1), 1, True, 1.0)},
-        {"l": {"k": [message(1)]}},
+        {"l": [*one, True, 1, 1.0]},
+        {"l": [*one, 1, True, 1.0]},
+        {"l": (*one, 1, True, 1.0)},
+        {"l": [*one, {"a": 0.0}, [0.0], 0.0]},
+        {"l": [*one, {"a": -0.0}, [-0.0], -0.0]},
+        {"l": [*one, {"a": 0}, [0], False]},
+        {"l": {"k": one}},
         {"l": None},
-        {"l": [dict(reversed(message(1).items()))]},
-        {"l": [[message(1)], {"a": -0.0}, {"a": 0.0}]},
+        {"l": [*one, {"x": 1, "y": 1}]},
+        {"l": [*one, {"y": 1, "x": 1}]},
+        {"l": [*one, {"x": 1, "y": [2]}]},
+        {"l": [*one, {"y": [2], "x": 1}]},
+        {"l": [*turned, {"y": [2], "x": 1}]},
+        {"l": [*turned, {"y": (2,), "x": 1}]},
+        {"l": [*one, {"x": {}, "y": []}, None]},
+        {"l": [*one, {"x": [], "y": {}}, None]},
+        {"l": [*one, Decimal("1.0"), datetime(2026, 1, 1, tzinfo=UTC), {1, 2}, b"1"]},
+        {"l": [*one, Decimal("1.00"), datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=1))), {True, 2}, "1"]},
     ]
 
 

@@ -60,7 +60,8 @@ async def test_up_to_a_checkpoint(store, other, upto):
     assert_same(await other.load("b"), documents[upto])
     for name in names:
         assert_same(await other.load("b", name), documents[name])
-    await store.save("b", {"n": 1})
+    assert await other.query_by_metadata({"step": len(names)}, versions="all", thread_id="b") == []
+    await store.save("b", {"n": 1}, metadata={"step": len(names), "of": "a"})
     (info,) = await store.history("b", 1)
     assert (info.version, info.parent) == (len(names) + 1, upto)
     assert await store.list_checkpoints("a") == list(documents)[::-1]
@@ -69,9 +70,12 @@ async def test_up_to_a_checkpoint(store, other, upto):
 async def test_up_to_a_checkpoint_copies_no_later_entry(store, place):
     await fill(store, count=2)
     await store.save("a", {"secret": [message("s3cr3t", 50_000)]})
+    # Its number is below that of what is copied.
+    await store.save("a", {"messages": [message("anew")] * 3}, "c1", if_exists="in_place")
     before = place.size()
     await store.copy_thread("a", "b", upto="c1")
     assert place.size() - before < 10_000
+    assert await store.load("b") == {"messages": [message("anew")] * 3}
 
 
 @pytest.mark.parametrize("history", MIXED)

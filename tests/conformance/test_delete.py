@@ -118,6 +118,23 @@ async def test_other_threads_are_not_touched(store, place):
     assert await store.list_threads() == ["u"]
 
 
+async def test_a_checkpoint_goes_with_everything_of_its_own(store, other, place):
+    await fill(store, names="ab")
+    before = place.count()
+    for how in ("c", ["c"], ["c", "d"]):
+        for name in "cd"[: len(how) if isinstance(how, list) else 1]:
+            await store.save("t", {"own": [message(name)] * 2}, name, {"k": name, "l": [1, {"x": name}]})
+        await other.delete("t", how)
+        assert place.count() == before
+    for name in "abc":
+        await store.save("t", {"own": [message(name)] * 2}, name, {"k": name, "l": [1]})
+    await store.delete("t", ["a", "b"])
+    count = place.count()
+    await store.delete("t")
+    await store.save("t", {"own": [message("c")] * 2}, "c", {"k": "c", "l": [1]})
+    assert place.count() == count
+
+
 async def test_what_only_a_deleted_checkpoint_held_is_gone(store, place):
     await fill(store, names="ab")
     base = place.size()

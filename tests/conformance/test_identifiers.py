@@ -8,10 +8,14 @@ from cases import BAD_IDS, IDS
 
 async def test_every_allowed_id_is_a_thread_of_its_own(store, other, place):
     for i, name in enumerate(IDS):
-        await store.save(name, {"i": i})
+        await store.save(name, {"i": i}, metadata={"i": i})
     assert await other.list_threads(limit=None) == IDS[::-1]
     for i, name in enumerate(IDS):
         assert await other.load(name) == {"i": i}
+        assert await other.exists(name) is True
+        assert (await other.get_metadata(name))["metadata"] == {"i": i}
+        assert [r.metadata for r in await other.history(name)] == [{"i": i}]
+        assert [r["thread_id"] for r in await other.query_by_metadata({}, thread_id=name)] == [name]
         assert await other.list_threads(pattern=escaped(name)) == [name]
     for i, name in enumerate(IDS):
         assert await other.delete(name) is True

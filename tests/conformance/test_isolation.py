@@ -62,6 +62,31 @@ async def test_changing_in_place_between_saves_gives_both(store, other):
         assert_same(await other.load("t", name), wanted)
 
 
+async def test_changing_in_place_to_what_is_equal_and_yet_not_the_same(store, other):
+    pad = [message(1), message(2)]
+    given = {"items": [*pad, {"f": 0.0, "n": 1, "deep": [{"b": True}]}, 0.0, 1]}
+    expected = {}
+    for i, step in enumerate(
+        (
+            lambda: None,
+            lambda: given["items"][2].update(f=-0.0),
+            lambda: given["items"][2].update(n=1.0),
+            lambda: given["items"][2]["deep"][0].update(b=1),
+            lambda: given["items"].__setitem__(3, -0.0),
+            lambda: given["items"].__setitem__(4, True),
+            lambda: given["items"][2].update(f=given["items"][2].pop("f")),
+            lambda: given["items"][2].update(same=None, as_this=None),
+            lambda: given["items"][2].update(same=given["items"][2].pop("same")),
+            lambda: given["items"][2].update(deep=tuple(given["items"][2]["deep"])),
+        )
+    ):
+        step()
+        expected[str(i)] = copy.deepcopy(given)
+        await store.save("t", given, str(i))
+    for name, wanted in expected.items():
+        assert_same(await other.load("t", name), wanted, f"{name}: $")
+
+
 async def test_saving_what_was_loaded_and_changed(store, other):
     await store.save("t", document())
     found = await store.load("t")

@@ -133,13 +133,33 @@ class Machine(RuleBasedStateMachine):
             parent = old.parent
         model.checkpoints[name] = Checkpoint(document, metadata, model.version, parent)
 
-    @rule(who=st.integers(0, 1), thread=THREADS, name=IDS, change=CHANGE)
-    def load_change_and_save(self, who: int, thread: str, name: str, change: Any) -> None:
+    @rule(who=st.integers(0, 1), thread=THREADS, document=documents, metadata=METADATA, expects=st.booleans())
+    def save_under_a_fresh_id(self, who: int, thread: str, document: Any, metadata: Any, expects: bool) -> None:
+        model = self.threads.setdefault(thread, Thread())
+        head = model.head()
+        version = head.version if head else 0
+        name = self.call(
+            who, "save", thread, document, metadata=metadata, expected_version=version if expects else None
+        )
+        model.written = next(self.writes)
+        model.version += 1
+        model.checkpoints[name] = Checkpoint(document, metadata, model.version, version or None)
+
+    @rule(who=st.integers(0, 1), thread=THREADS, name=st.none() | IDS, change=CHANGE)
+    def load_change_and_save(self, who: int, thread: str, name: str | None, change: Any) -> None:
         model = self.threads.get(thread)
         found = self.call(who, "load", thread)
         assert (found is None) == (model is None)
-        if model is not None:
+        if found is not None and name is None:
+            self.save_under_a_fresh_id(who, thread, changed(found, *change), None, True)
+        elif found is not None:
             self.save(who, thread, changed(found, *change), name, None, "newest", model.head().version)
+
+    @rule(who=st.integers(0, 1), thread=THREADS, nth=st.integers(0, 9))
+    def delete_one_that_is_there(self, who: int, thread: str, nth: int) -> None:
+        model = self.threads.get(thread)
+        if model is not None:
+            self.delete(who, thread, sorted(model.checkpoints)[nth % len(model.checkpoints)])
 
     @rule(who=st.integers(0, 1), thread=THREADS, names=st.none() | IDS | st.lists(IDS, max_size=3))
     def delete(self, who: int, thread: str, names: Any) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, timedelta
 
 import pytest
+from histories import message
 
 from locus_store.core.errors import CheckpointNotFoundError
 
@@ -83,6 +84,26 @@ async def test_a_version_is_never_given_out_twice(store, other):
     assert await chain(store) == [("a", None), ("e", "a")]
 
 
+async def test_all_of_this_with_ids_that_nobody_named(store, other):
+    """Where nothing has to be looked up, a save may be done in another way."""
+    documents = [{"n": i, "l": [message(j) for j in range(i + 1)]} for i in range(6)]
+    ids = [await (store, other)[i % 2].save("t", documents[i]) for i in range(4)]
+    assert await chain(store) == list(zip(ids, [None, *ids], strict=False))
+    await other.delete("t", ids[3])
+    ids.append(await store.save("t", documents[4]))
+    assert await versions(store) == [1, 2, 3, 5]
+    assert (await chain(store))[-1] == (ids[4], ids[2])
+    await other.delete("t", ids[1])
+    ids.append(await store.save("t", documents[5]))
+    assert await chain(store) == [(ids[0], None), (ids[2], None), (ids[4], ids[2]), (ids[5], ids[4])]
+    for i in (0, 2, 4, 5):
+        assert await other.load("t", ids[i]) == documents[i]
+    await other.delete("t", ids)
+    last = await store.save("t", documents[5])
+    assert await chain(store) == [(last, None)]
+    assert await versions(other) == [1]
+
+
 async def test_a_parent_that_was_deleted_is_none(store):
     for name in "abc":
         await store.save("t", {"n": name}, name)
@@ -114,14 +135,16 @@ async def test_the_times_are_the_clocks_to_the_microsecond_in_utc(open_store, cl
 
 
 async def test_times_of_one_thread_never_go_back(open_store, clock):
-    store = open_store(clock=clock)
-    await store.save("t", {}, "a")
-    clock.advance(days=-1)
-    late = open_store(clock=clock)
-    await late.save("t", {}, "b")
-    newest, oldest = await store.history("t")
-    assert newest.checkpoint_id == "b"
-    assert newest.created_at > oldest.created_at
+    for ids in (("a", "b", "c"), (None, None, None)):
+        thread = f"named {ids[0]}"
+        for name in ids:
+            await open_store(clock=clock).save(thread, {}, name)
+            clock.advance(days=-1)
+        history = await open_store(clock=clock).history(thread)
+        assert [i.version for i in history] == [3, 2, 1]
+        times = [i.created_at for i in history]
+        assert times == sorted(set(times), reverse=True)
+        assert history[0].updated_at == times[0]
 
 
 async def test_the_size_is_what_the_save_stored(store):

@@ -99,16 +99,18 @@ async def test_a_fraction_of_a_second(open_store, clock):
     assert not await store.exists("t")
 
 
-async def test_a_thread_that_expired_begins_anew(store, clock, place):
+@pytest.mark.parametrize("named", ["new", None])
+@pytest.mark.parametrize("expects", [{"expected_version": 0}, {}], ids=["expecting none", "expecting nothing"])
+async def test_a_thread_that_expired_begins_anew(store, clock, place, named, expects):
     await fill(store)
     clock.advance(seconds=61)
     with pytest.raises(ConflictError) as caught:
         await store.save("t", {"n": 1}, expected_version=3)
     assert caught.value.actual == 0
     messages = [message(j) for j in range(4)]
-    await store.save("t", {"messages": messages}, "new", expected_version=0)
+    new = await store.save("t", {"messages": messages}, named, **expects)
     (info,) = await store.history("t")
-    assert (info.checkpoint_id, info.version, info.parent) == ("new", 1, None)
+    assert (info.checkpoint_id, info.version, info.parent) == (new, 1, None)
     assert await store.load("t") == {"messages": messages}
     assert await store.records("t", "scope") == {}
     assert await store.query_by_metadata({"i": 2}, versions="all") == []

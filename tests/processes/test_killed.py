@@ -9,7 +9,7 @@ import time
 
 import backends
 import pytest
-from processes.workers import SHARED, check
+from processes.workers import SHARED, check, check_named
 from store_fixtures import only
 
 
@@ -25,8 +25,9 @@ async def look(place, acknowledged, removed):
         for name in names:
             found = await store.load(SHARED, name)
             assert found is not None, name
-            check(found, name.split()[0])
-        assert acknowledged - removed <= set(names)
+            check_named(found, name)
+            check(found, acknowledged.get(name))
+        assert acknowledged.keys() - removed <= set(names)
         found = await store.load(SHARED)
         assert (found is None) == (not names)
         check(found)
@@ -37,16 +38,19 @@ async def look(place, acknowledged, removed):
 @pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.endurance)])
 def test_case_53_a_writer_is_killed_again_and_again(place, nursery, kills):
     rng = random.Random(53)
-    acknowledged: set[str] = set()
+    acknowledged: dict[str, str] = {}
     removed: set[str] = set()
     for n in range(kills):
         child = nursery.begin("save_until_killed", place.address, f"p{n}")
         child.wait_for_lines(rng.choice([1, 2, 5, 20, 60]))
         time.sleep(rng.random() * 0.02)  # anywhere within a save
         child.kill()
-        lines = child.lines()
-        acknowledged |= {line for line in lines if not line.startswith("- ")}
-        removed |= {name for line in lines if line.startswith("- ") for name in json.loads(line[2:])}
+        for line in child.lines():
+            match json.loads(line):
+                case {"removing": names}:
+                    removed.update(names)
+                case [name, label]:
+                    acknowledged[name] = label
         asyncio.run(look(place, acknowledged, removed))
     assert len(acknowledged) > kills
     asyncio.run(goes_on(place))
