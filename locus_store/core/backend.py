@@ -159,8 +159,8 @@ class Backend(Store):
 
         All that it reads and writes goes through the caller's connection and is part of the caller's transaction: it
         is seen there at once, and by others when the caller commits. It begins what SQLAlchemy begins by itself, and
-        never commits, rolls back, sets a savepoint, flushes or tries again. The tables must be there. It needs no
-        `close`.
+        never commits, rolls back, sets a savepoint, flushes or tries again. Where DDL does not end a
+        transaction, `setup` makes the tables in it. It needs no `close`.
 
         Args:
             target: SQLAlchemy's `AsyncSession` or `AsyncConnection`, or its `Session` or `Connection`.

@@ -87,7 +87,7 @@ class AsyncSQLDriver(SQLDriver):
         self.codec = codec
         self._engines = engines
         self._schema = schema
-        self._create_schema = create_schema
+        self.creates_schema = create_schema
         self._fill = fill
         self._ready = False
         self._statements = DirectStatements(schema) if direct else None
@@ -234,12 +234,12 @@ class AsyncSQLDriver(SQLDriver):
                 return
             except SchemaNotReadyError as error:
                 # What an older release made is changed when that is asked for: it may be running still.
-                if not self._create_schema or (error.current is not None and not asked):
+                if not self.creates_schema or (error.current is not None and not asked):
                     raise
                 found = error.current
             except SchemaIncompleteError as error:
                 # Where DDL is seen at once, another process may be making them right now.
-                if not self._create_schema or error.current is not None:
+                if not self.creates_schema or error.current is not None:
                     raise
                 found = None
             await connection.execution_options(**self._options(WRITING))

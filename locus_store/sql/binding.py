@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from sqlalchemy import Connection
@@ -108,11 +109,20 @@ class BoundSQLDriver(SQLDriver):
         return await self._join(function, *args, **kwargs)
 
     async def _join(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        def work(connection: Connection) -> R:
+            if not self._parent.tables_seen:
+                check_joining(connection, schema=self._schema)
+                self._parent.tables_seen = True
+            joined = JoinedConnection(connection, self._options)
+            return function(cast(Connection, joined), *args, **kwargs)
+
+        return await self._on_connection(work)
+
+    async def _on_connection(self, function: Callable[[Connection], R]) -> R:
         def work(target: Session | Connection) -> R:
             connection = target.connection(bind_arguments=_OF_THREAD) if isinstance(target, Session) else target
             self._check(connection)
-            joined = JoinedConnection(connection, self._options)
-            return function(cast(Connection, joined), *args, **kwargs)
+            return function(connection)
 
         target = self._target
         if self._in_use:
@@ -132,7 +142,7 @@ class BoundSQLDriver(SQLDriver):
             self._in_use = False
 
     def _check(self, connection: Connection) -> None:
-        """Look at what was handed in; at the tables only once for all that is bound to transactions."""
+        """Look at what was handed in."""
         if connection.dialect.name not in self.dialect.names:
             raise ValueError(
                 f"the {type(self._target).__name__} leads to {connection.dialect.name}, "
@@ -140,9 +150,6 @@ class BoundSQLDriver(SQLDriver):
             )
         if self.dialect.in_autocommit(connection):
             raise ValueError("the connection is in autocommit, so it has no transaction that a store could join")
-        if not self._parent.tables_seen:
-            check_joining(connection, schema=self._schema)
-            self._parent.tables_seen = True
 
     def _translate(self, error: Exception) -> Exception:
         found: Exception
@@ -167,9 +174,12 @@ class BoundSQLDriver(SQLDriver):
         return found
 
     async def prepare(self) -> None:
-        """See `Driver.prepare`; nothing is made in the caller's transaction."""
+        """See `Driver.prepare`; what it makes is part of the caller's transaction, where DDL does not end that."""
         self._parent.tables_seen = False
-        await self._join(_nothing)
+        if self._parent.creates_schema:
+            await self._on_connection(partial(_set_up, schema=self._schema))
+        else:
+            await self._join(_nothing)
 
     async def reclaim(self) -> int:
         """See `Driver.reclaim`."""
@@ -177,6 +187,15 @@ class BoundSQLDriver(SQLDriver):
 
     async def aclose(self) -> None:
         """See `Driver.aclose`; all that is open is the caller's."""
+
+
+def _set_up(connection: Connection, schema: str | None) -> None:
+    from locus_store.migrations import upgrade  # Alembic is imported only where there is something to do
+    from locus_store.migrations.locks import commits_ddl
+
+    if not connection.in_transaction() and not commits_ddl(connection):
+        connection.begin()  # as any statement of a bound store begins one, which the caller ends
+    upgrade(connection, schema=schema)
 
 
 def _nothing(_connection: Connection) -> None:

@@ -36,6 +36,7 @@ class SQLDriver(Driver):
         codec: What frames go through; needed where blocks are rewritten.
         modules: The packages whose errors are those of the database.
         tables_seen: In a transaction of a caller's the tables were found to be there.
+        creates_schema: Whether the tables may be made.
         seals: Join small blocks now and then, in a transaction of its own after a save. Never in a caller's.
     """
 
@@ -45,6 +46,7 @@ class SQLDriver(Driver):
     seals: bool = False
     capabilities = replace(EVERYTHING_SHARED, transactions=True)
     tables_seen = False
+    creates_schema = False
     _schema: str | None = None
 
     def bound(self, target: object) -> BoundSQLDriver:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from migrations.conftest import Database
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from locus_store import Backend, ReferencedError, open_backend
 
@@ -250,3 +252,40 @@ async def test_the_error_shows_no_row_of_the_hosts(database: Database, store: Ba
     assert "hush" not in str(caught.value)
     assert "rows of other tables" in str(caught.value)
     assert caught.value.thread_id == "t"
+
+
+# --- in a transaction of the host's -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("points_at", ["threads", "checkpoints"])
+async def test_a_refusal_in_a_transaction_of_the_hosts(
+    database: Database, store: Backend, clock: Clock, points_at: str
+) -> None:
+    await fill(store, "t", "u")
+    note(database, points_at)
+    before = everything(database)
+    engine = database.async_engine()
+    async with open_backend(database.url, clock=clock, keep_checkpoints=1) as keeps, AsyncSession(engine) as session:
+        calls = {
+            "delete": lambda: store.bind(session).delete("t"),
+            "overwrite": lambda: store.bind(session).copy_thread("u", "t", overwrite=True),
+        }
+        if points_at == "checkpoints":
+            calls["delete some"] = lambda: store.bind(session).delete("t", ["c0", "c1"])
+            calls["trim"] = lambda: keeps.bind(session).save("t", {"n": 1}, "c9")
+            calls["vacuum"] = lambda: store.bind(session).vacuum(older_than_days=0)
+        for name, call in calls.items():
+            if database.name == "sqlite":
+                await session.execute(text("PRAGMA foreign_keys=ON"))
+            with pytest.raises(ReferencedError, match=r"thread '[tu]'"):
+                await call()
+            # What refuses a call comes first in it, so even a commit after all would keep the thread whole. (Where a
+            # statement that failed ends the transaction there is nothing to commit.)
+            whole = points_at == "threads" or name in ("delete some", "trim", "vacuum")
+            if database.name != "postgresql" and whole:
+                await session.commit()
+            else:
+                await session.rollback()
+            assert everything(database) == before, name
+    await engine.dispose()
+    assert await store.load("t") == {"l": ["t 0", "t 1", "t 2"]}

@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column, relationship
 
-from locus_store import Backend, ReferencedError, open_backend
+from locus_store import Backend, MySQLBackend, PostgreSQLBackend, ReferencedError, open_backend
 from locus_store.migrations import not_ours, upgrade
 from locus_store.sql.models import Base, Checkpoint, Models, Thread, models_in
 from locus_store.sql.schema import check
@@ -86,6 +86,27 @@ async def test_two_stores_in_two_schemas_know_nothing_of_each_other(database: Da
         assert await b.vacuum(older_than_days=0) == 2
         assert await c.list_threads() == ["t"]
         assert len(await c.list_checkpoints("t")) == 3
+
+
+async def test_they_share_an_engine_of_the_hosts(database: Database, rooms: Rooms) -> None:
+    if database.name == "sqlite":
+        pytest.skip("SQLite has files in place of schemas")
+    made = PostgreSQLBackend if database.name == "postgresql" else MySQLBackend
+    engine = database.async_engine()
+    stores = [made(engine=engine, schema=name) for name in rooms.names] + [made(engine=engine)]
+    for n, store in enumerate(stores):
+        await store.save("t", {"n": n})
+    async with AsyncSession(engine) as session:
+        for n, store in enumerate(stores):
+            bound = store.bind(session)
+            assert await bound.load("t") == {"n": n}
+            await bound.save("t", {"n": n + 10})
+        await session.commit()
+    assert [await store.load("t") for store in stores] == [{"n": 10}, {"n": 11}, {"n": 12}]
+    assert "schema_translate_map" not in engine.get_execution_options()
+    for store in stores:
+        await store.close()
+    await engine.dispose()
 
 
 async def test_their_rows_are_different_objects_in_one_session(database: Database, rooms: Rooms) -> None:

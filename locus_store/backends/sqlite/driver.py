@@ -49,6 +49,7 @@ class SQLiteDriver(SQLDriver):
         self.path = os.fspath(path)
         in_memory = self.path == MEMORY
         self.codec = codec
+        self.creates_schema = create_schema or in_memory
         self.capabilities = replace(
             SQLDriver.capabilities, reclaim=True, persistent=not in_memory, shared=not in_memory
         )
@@ -57,7 +58,7 @@ class SQLiteDriver(SQLDriver):
                 MEMORY if in_memory else os.path.abspath(self.path),
                 synchronous,
                 busy_timeout,
-                create_schema or in_memory,
+                self.creates_schema,
             )
         )
 
