@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Never, Self, TypedDict, TypeVar, overload
 
 from pydantic import BaseModel
 
@@ -65,7 +65,10 @@ class Backend(Store):
         codec: Codec | None = None,
         clock: Clock | None = None,
         hint_bytes: int = HINT_BYTES,
+        **unknown: Never,
     ) -> None:
+        for name in unknown:  # named here, since Python would name this class and not the one that was called
+            raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {name!r}")
         options = Options(
             process_clock if clock is None else IncreasingClock(clock), tenant, ttl_seconds, keep_checkpoints, codec
         )
@@ -104,6 +107,8 @@ class Backend(Store):
             CheckpointExistsError: The id is in use and ``if_exists`` is ``"error"``.
             CheckpointNotFoundError: The parent is not in the thread.
             PayloadTooLargeError: The backend cannot store that much in one piece.
+            RetryableError: The document was changed while it was being saved, and the save had to be planned anew; save
+                it again.
         """
         if not isinstance(thread_id, str):
             raise TypeError(

@@ -24,6 +24,9 @@ class Checkpointer(Store, Generic[State]):
 
     It has the interface of the locus SDK's checkpointers and can be handed to its ``Agent``.
 
+    What a model does not validate when it is assigned is not validated by a save either: a text in a field of numbers
+    (``state.count = "5"``) is stored as it is, and comes back as what the model's validation makes of it.
+
     Args:
         store: The backend, over whose storage this is a second face.
         state_type: The pydantic model that `load` returns.
@@ -99,6 +102,8 @@ class Checkpointer(Store, Generic[State]):
 
         Raises:
             SerializationError: The state holds what would not come back equal; the error names where.
+            RetryableError: The state was changed while it was being saved, and the save had to be planned anew; save
+                it again. The errors of `Backend.save` are raised too.
         """
         if not isinstance(state, BaseModel):
             raise TypeError(

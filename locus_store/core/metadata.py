@@ -12,6 +12,7 @@ terms of a query are necessary; `matches` decides where they do not suffice (dic
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from hashlib import blake2b
 from math import isfinite
 from typing import Any
@@ -29,8 +30,8 @@ def encode_metadata(metadata: Metadata | None) -> bytes | None:
 
     Raises:
         TypeError: It is no mapping.
-        SerializationError: It holds what cannot be stored, or a float that is not finite: NaN equals nothing, so no
-            query could ever find it.
+        SerializationError: It holds what cannot be stored, or a float that is not finite, or a key that is or holds a
+            Decimal that is no number: NaN equals nothing, so no query could ever find it.
     """
     if metadata is None:
         return None
@@ -50,16 +51,16 @@ def decode_metadata(text: bytes | None) -> dict[Any, Any] | None:
     return found
 
 
-def _refuse_not_finite(value: Any, path: tuple[Any, ...]) -> None:
-    if type(value) is float and not isfinite(value):
+def _refuse_not_finite(value: Any, path: tuple[Any, ...], in_key: bool = False) -> None:
+    if (type(value) is float and not isfinite(value)) or (in_key and type(value) is Decimal and value.is_nan()):
         raise SerializationError(show_path(path), f"metadata cannot hold {value!r}: no query could find it")
     if type(value) is dict:
         for key, item in value.items():
-            _refuse_not_finite(key, (*path, KEY))
+            _refuse_not_finite(key, (*path, KEY), in_key=True)
             _refuse_not_finite(item, (*path, key))
     elif type(value) in (list, tuple, set, frozenset):
         for i, item in enumerate(value):
-            _refuse_not_finite(item, (*path, i if type(value) in (list, tuple) else MEMBER))
+            _refuse_not_finite(item, (*path, i if type(value) in (list, tuple) else MEMBER), in_key)
 
 
 def terms(tenant: str, metadata: Metadata) -> tuple[bytes, ...]:

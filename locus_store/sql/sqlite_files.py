@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 from sqlalchemy import Connection, NullPool, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from locus_store.core.errors import BackendUnavailableError
+from locus_store.core.errors import BackendError, BackendUnavailableError
 from locus_store.sql import schema
 from locus_store.sql.dialects.base import Kind
 from locus_store.sql.dialects.sqlite import SQLITE
@@ -92,6 +92,8 @@ class Files:
     def open_first(self, deadline: float) -> DirectConnection:
         """The writer's connection: switches on WAL, and makes or checks the schema."""
         path = self.settings.path
+        if path != MEMORY and os.path.isdir(path):
+            raise BackendUnavailableError(f"{path!r} is a folder, not a file: name the database's file")
         if path != MEMORY and not os.path.exists(path):
             if not self.settings.create_schema:
                 schema.refuse(schema.State("missing", None, ()))
@@ -123,8 +125,12 @@ class Files:
         try:
             patiently(lambda: connection.raw.execute(f"PRAGMA synchronous={self.settings.synchronous}"), deadline)
             connection.raw.execute("PRAGMA foreign_keys=ON")
-        except BaseException:
+        except BaseException as e:
             connection.connection.close()
+            if getattr(e, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+                raise BackendError(
+                    f"the file {self.settings.path!r} is no SQLite database (or an encrypted one); it was left as it is"
+                ) from e
             raise
         return connection
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from locus_store import MemoryBackend
+from locus_store import FileBackend, FileCheckpointer, MemoryBackend, SQLiteBackend
 
 CALLS = {
     "older_than_days": lambda s: s.vacuum(older_than_days="1"),
@@ -56,3 +56,15 @@ async def test_ages_without_end_are_no_trouble(store):
     await store.save("t", {})
     assert await store.vacuum(older_than_days=float("inf")) == 0
     assert await store.vacuum(older_than_days=1e300, keep_last=0) == 0
+
+
+@pytest.mark.parametrize("made", [MemoryBackend, FileBackend, SQLiteBackend])
+def test_an_option_that_there_is_not_is_named_with_the_class_that_was_called(made):
+    with pytest.raises(TypeError, match=rf"^{made.__name__}\(\) got an unexpected keyword argument 'ttl'$"):
+        made(ttl=5)
+
+
+@pytest.mark.parametrize("made", [FileBackend, FileCheckpointer, SQLiteBackend])
+def test_an_empty_path_is_not_the_current_folder(made):
+    with pytest.raises(ValueError, match="is empty: name a"):
+        made("")

@@ -336,3 +336,20 @@ def test_what_contains_itself_is_refused():
     metadata["self"] = [metadata]
     with pytest.raises(SerializationError):
         encode_metadata(metadata)
+
+
+@pytest.mark.parametrize("nan", ["NaN", "sNaN"])
+@pytest.mark.parametrize(
+    "key", [lambda n: n, lambda n: ("a", n), lambda n: (("a", n),)], ids=["it", "in it", "deep in it"]
+)
+def test_a_key_that_equals_nothing_is_refused(nan, key):
+    """As a value it is told by its text, but a dict does not find it as a key."""
+    try:
+        metadata = {"a": [{key(Decimal(nan)): 1}]}
+    except TypeError:  # a signaling one is no key at all
+        return
+    with pytest.raises(SerializationError, match="no query could find it") as caught:
+        encode_metadata(metadata)
+    assert caught.value.path.startswith("$.a[0].<key>")
+    value = {"a": Decimal("NaN")}
+    assert matches(value, decode_metadata(encode_metadata(value)))

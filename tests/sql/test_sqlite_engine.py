@@ -542,7 +542,7 @@ class TestLostFiles:
     async def test_what_is_no_database(self, path: Path) -> None:
         path.write_bytes(b"a text, not a database" * 100)
         driver = SQLiteDriver(path)
-        with pytest.raises(BackendError) as caught:
+        with pytest.raises(BackendError, match=r"store\.db' is no SQLite database") as caught:
             await load(driver)
         assert isinstance(caught.value.__cause__, sqlite3.DatabaseError)
         await driver.aclose()
@@ -550,7 +550,7 @@ class TestLostFiles:
 
     async def test_a_folder_in_the_way(self, tmp_path: Path) -> None:
         driver = SQLiteDriver(tmp_path)
-        with pytest.raises(BackendUnavailableError):
+        with pytest.raises(BackendUnavailableError, match="is a folder, not a file"):
             await load(driver)
         await driver.aclose()
 

@@ -55,6 +55,8 @@ class FileDriver(Driver):
         fsync: bool = True,
         lock_timeout: float = 10.0,
     ) -> None:
+        if not os.fspath(base_dir):
+            raise ValueError("base_dir is empty: name a folder ('.' is the current one)")
         self.base = os.path.abspath(base_dir)
         self._lock_timeout = lock_timeout
         self._disk = Disk(self.base, fsync=fsync)

@@ -47,6 +47,8 @@ class SQLiteDriver(SQLDriver):
         if synchronous not in ("FULL", "NORMAL", "EXTRA", "OFF"):
             raise ValueError(f"synchronous must be FULL, NORMAL, EXTRA or OFF, not {synchronous!r}")
         self.path = os.fspath(path)
+        if not self.path:
+            raise ValueError("path is empty: name a file, or ':memory:'")
         in_memory = self.path == MEMORY
         self.codec = codec
         self.creates_schema = create_schema or in_memory
