@@ -262,7 +262,7 @@ _SCHEMES: dict[str, Callable[[_Url], _Target]] = {
 
 # ------------------------------------------------------------------------------------------------ options in a query
 
-_ALIASES = {"schema": "schema_name", "table": "table_name"}
+_ALIASES = {"table": "table_name"}
 
 _NO_OPTIONS = frozenset(
     """

@@ -20,11 +20,11 @@ CASES = [
 """Without those of object storage, Redis, OpenSearch and Oracle only (15, 16, 30, 54 to 57, 77), and of poolers (61)."""
 
 ELSEWHERE = {
-    67: ("migrations/test_upgrade.py", "test_joins_the_callers_transaction_and_is_rolled_back_with_it"),
-    70: ("migrations/test_hosts.py", "test_a_hosts_autogenerate_leaves_our_tables_alone"),
-    76: ("migrations/test_fixtures.py", "test_upgrading_a_past_release_loses_nothing"),
+    67: ("migrations/test_bound_setup.py", "test_case_67_in_the_callers_transaction"),
+    70: ("migrations/test_hosts.py", "test_case_70_a_hosts_autogenerate_leaves_our_tables_alone"),
+    76: ("migrations/test_fixtures.py", "test_case_76_every_old_checkpoint_loads_equal_and_can_be_built_upon"),
 }
-"""Cases whose tests have names of their own."""
+"""Cases whose tests are in other folders."""
 
 
 def test_every_case_has_a_test():

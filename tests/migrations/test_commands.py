@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from migrations.conftest import OURS, ROOT, Database, run, run_alembic
@@ -74,6 +76,39 @@ def test_the_default_is_a_file_in_the_working_folder(tmp_path: Path) -> None:
     # Where alembic.ini is told from does not matter, as the package is found from there.
     run_alembic("upgrade", "head", cwd=tmp_path)
     assert Database(f"sqlite:///{tmp_path / 'locus_store.db'}").tables() == OURS
+
+
+def test_a_password_with_a_percent_sign(mariadb: Database) -> None:
+    user = f"owner_{mariadb.short_name}"[:32]
+    mariadb.execute(f"CREATE USER {user} IDENTIFIED BY '50%(here)s'", f"GRANT ALL ON {mariadb.short_name}.* TO {user}")
+    parts = urlsplit(mariadb.url)
+    try:
+        owner = Database(f"{parts.scheme}://{user}:50%25(here)s@{parts.hostname}:{parts.port}{parts.path}")
+        owner.alembic("upgrade", "head")
+        assert "No new upgrade operations" in owner.alembic("check")
+        told = owner.alembic("current")
+        assert REVISION in told
+        assert "here" not in told
+    finally:
+        mariadb.execute(f"DROP USER {user}")
+    assert mariadb.tables() == OURS
+
+
+def test_from_a_wheel(sqlite: Database, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path)]
+    run([*command, str(ROOT)], cwd=tmp_path)
+    (wheel,) = tmp_path.glob("*.whl")
+    site, elsewhere = tmp_path / "site", tmp_path / "elsewhere"
+    zipfile.ZipFile(wheel).extractall(site)
+    elsewhere.mkdir()
+    options = {"cwd": elsewhere, "PYTHONPATH": str(site), "LOCUS_STORE_URL": sqlite.url}
+    run([sys.executable, "-m", "locus_store.migrations", "upgrade", "head"], **options)
+    assert sqlite.tables() == OURS
+    found = "import locus_store.migrations as m; print(m.__file__, m.head_revision())"
+    assert run([sys.executable, "-c", found], **options).split() == [
+        str(site / "locus_store" / "migrations" / "__init__.py"),
+        REVISION,
+    ]
 
 
 def test_without_a_checkout(sqlite: Database, tmp_path: Path) -> None:

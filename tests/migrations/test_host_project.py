@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from migrations.conftest import OURS, Database
@@ -92,9 +93,7 @@ def test_a_host_compares_both(database: Database, make: Make) -> None:
 
 
 def test_a_synchronous_env(database: Database, make: Make) -> None:
-    drivers = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg"}
-    if database.name not in drivers or (database.name == "postgresql" and not importlib.util.find_spec("psycopg")):
-        pytest.skip("no synchronous driver of this database is installed")
+    drivers = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg", "mariadb": "mariadb+pymysql"}
     scheme, _, rest = database.url.partition("://")
     host = make(inside=True, url=f"{drivers[scheme]}://{rest}")
     host.alembic("upgrade", "heads")
@@ -194,26 +193,50 @@ def test_stores_in_schemas(database: Database, make: Make, schemas: list[str]) -
         assert "No new upgrade operations" in database.alembic("-x", f"schema={name}", "check")
 
 
-async def test_the_rights_that_are_enough(postgresql: Database) -> None:
+async def use(url: str, **options: object) -> None:
+    """All that a store does on tables that are ready."""
+    async with open_backend(url, create_schema=False, ttl_seconds=1e6, keep_checkpoints=40, **options) as store:
+        await store.setup()
+        for i in range(70):
+            await store.save("t", {"l": ["x" * 200] * i}, f"c{i}", {"i": i})
+        await store.save("t", {"l": []}, "c69")
+        await store.put_records("t", "scope", {"k": 1})
+        assert await store.records("t", "scope") == {"k": 1}
+        assert await store.copy_thread("t", "u") is True
+        assert await store.delete("t", ["c50", "c51"]) is True
+        assert await store.vacuum(older_than_days=0) == 37 + 39
+        assert await store.query_by_metadata("i", 68) == []
+        assert await store.list_threads() == ["u", "t"]
+        assert await store.delete("t") is True
+
+
+async def test_case_69_these_rights_are_enough_on_mariadb(mariadb: Database) -> None:
+    mariadb(upgrade)
+    user, name = f"agent_{mariadb.short_name}"[:32], mariadb.short_name
+    (grant,) = re.findall(r"`(GRANT .*?)`", PAGE)
+    grant = grant.replace("database.*", f"{name}.*").replace("TO agent", f"TO {user}")
+    mariadb.execute(f"CREATE USER {user} IDENTIFIED BY 'p%w'", grant)
+    parts = urlsplit(mariadb.url)
+    try:
+        await use(f"{parts.scheme}://{user}:p%25w@{parts.hostname}:{parts.port}{parts.path}")
+    finally:
+        mariadb.execute(f"DROP USER {user}")
+
+
+async def test_case_69_no_ddl_is_sent_to_sqlite(sqlite: Database) -> None:
+    sqlite(upgrade)
+    (before,) = sqlite.execute("PRAGMA schema_version")
+    await use(sqlite.url)
+    assert sqlite.execute("PRAGMA schema_version") == [before]
+
+
+async def test_case_69_these_rights_are_enough_on_postgresql(postgresql: Database) -> None:
     role = f"locus_agent_{postgresql.short_name}"
     grants = [grant.strip().replace("TO agent", f"TO {role}") for grant in sql("Roles and rights").split(";")]
     postgresql(upgrade)
     postgresql.execute(f"CREATE ROLE {role}", *filter(None, grants))
-    as_role = {"connect_args": {"server_settings": {"role": role}}}
     try:
-        async with open_backend(
-            postgresql.url, create_schema=False, ttl_seconds=1e6, keep_checkpoints=40, **as_role
-        ) as store:
-            await store.setup()
-            for i in range(70):
-                await store.save("t", {"l": ["x" * 200] * i}, f"c{i}", {"i": i})
-            await store.save("t", {"l": []}, "c69")
-            await store.put_records("t", "scope", {"k": 1})
-            assert await store.copy_thread("t", "u") is True
-            assert await store.delete("t", ["c50", "c51"]) is True
-            assert await store.vacuum(older_than_days=0) == 37 + 39
-            assert await store.query_by_metadata("i", 68) == []
-            assert await store.delete("t") is True
+        await use(postgresql.url, connect_args={"server_settings": {"role": role}})
     finally:
         postgresql.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
