@@ -115,7 +115,7 @@ def free_port() -> int:
         return port
 
 
-class _Runner:
+class Runner:
     """How programs that refuse to run as root are run: as they are, in a user namespace, or as nobody."""
 
     def __init__(self, prefix: list[str], user: pwd.struct_passwd | None, *, end: str = "INT") -> None:
@@ -147,21 +147,22 @@ class _Runner:
         return _thread.submit(start).result()
 
 
-def _runners() -> list[_Runner]:
+def runners() -> list[Runner]:
+    """The ways that may work here, the best first."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
-        return [_Runner([], None)]
-    runners = []
+        return [Runner([], None)]
+    found = []
     unshare = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--"]
     # Exit code or no such program: either way this machine has no user namespaces for us.
     with contextlib.suppress(OSError):
         if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode == 0:
-            runners.append(_Runner(unshare, None))
+            found.append(Runner(unshare, None))
     with contextlib.suppress(KeyError):
-        runners.append(_Runner([], pwd.getpwnam("nobody")))
-    return runners
+        found.append(Runner([], pwd.getpwnam("nobody")))
+    return found
 
 
-class _Folder:
+class Folder:
     """A temporary folder that is locked while its owner lives; those of dead owners are removed."""
 
     def __init__(self, prefix: str) -> None:
@@ -244,7 +245,8 @@ _NAMES = itertools.count(1)
 """Numbers of databases: two objects may speak to one server."""
 
 
-def _end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+def end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+    """Ends a program, by force if it takes its time."""
     process.send_signal(how)
     try:
         process.wait(15)
@@ -300,14 +302,14 @@ class PostgreSQLServer(Server):
 
 
 class _ManagedPostgreSQL(PostgreSQLServer):
-    def __init__(self, binaries: Path, runner: _Runner, settings: Mapping[str, str]) -> None:
+    def __init__(self, binaries: Path, runner: Runner, settings: Mapping[str, str]) -> None:
         super().__init__("")
         self.managed = True
         self._binaries = binaries
         self._runner = runner
         self._settings = {**POSTGRESQL_SETTINGS, **settings}
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder = _Folder("locus-pg-")
+        self._folder = Folder("locus-pg-")
         self._log = self._folder.path / "log"
         self._data = self._folder.path / "data"
         try:
@@ -394,7 +396,7 @@ class _ManagedPostgreSQL(PostgreSQLServer):
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is not None:
-            _end(process, how)
+            end(process, how)
 
     def close(self) -> None:
         self.stop()
@@ -435,7 +437,7 @@ def start_postgresql(settings: Mapping[str, str] | None = None, *, external: boo
         if not (binaries / "initdb").exists() or not (binaries / "postgres").exists():
             problems.append(f"{binaries} lacks initdb or postgres")
             continue
-        for runner in _runners():
+        for runner in runners():
             try:
                 return _ManagedPostgreSQL(binaries, runner, settings or {})
             except (ServerUnavailableError, OSError, subprocess.SubprocessError) as error:
@@ -524,10 +526,10 @@ class _ManagedMariaDB(MariaDBServer):
         self.managed = True
         self._program = program
         # It runs as root if it is told so. A crashed one recovers, so it may end without further ado.
-        self._runner = _Runner([], None, end="KILL")
+        self._runner = Runner([], None, end="KILL")
         self._settings = {**MARIADB_SETTINGS, **settings}
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder = _Folder("locus-my-")
+        self._folder = Folder("locus-my-")
         self._log = self._folder.path / "log"
         self._data = self._folder.path / "data"
         try:
@@ -604,7 +606,7 @@ class _ManagedMariaDB(MariaDBServer):
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is not None:
-            _end(process, how)
+            end(process, how)
 
     def close(self) -> None:
         self.kill()

@@ -79,6 +79,7 @@ def over_url(
     options: Mapping[str, Any],
     *,
     begin: Callable[[Any], None] | None = None,
+    watch: Callable[[AsyncEngine], None] | None = None,
 ) -> AsyncEngines:
     """Engines of the store's own.
 
@@ -88,12 +89,15 @@ def over_url(
         arguments: Those of the driver's own connect.
         options: Those of ``create_async_engine``; the caller's are among them.
         begin: Called with each new connection, as SQLAlchemy's adapter has it.
+        watch: Called with each engine that is made, to listen to its events.
     """
 
     def make() -> AsyncEngine:
         engine = create_async_engine(url, **all_options)
         if begin is not None:
             event.listen(engine.sync_engine, "connect", lambda connection, _: begin(connection))
+        if watch is not None:
+            watch(engine)
         return engine
 
     all_options: dict[str, Any] = {

@@ -12,6 +12,7 @@ from sqlalchemy import URL, Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from locus_store.backends.postgresql.options import address, place
+from locus_store.backends.postgresql.pooler import statement_names
 from locus_store.core.driver import Key, Plan, PutResult, Saved
 from locus_store.core.errors import MissingDependencyError
 from locus_store.core.frames import Codec
@@ -45,7 +46,8 @@ class PostgreSQLDriver(AsyncSQLDriver):
         create_schema: Make the tables on first use if they are missing.
         lock_timeout: Seconds that a write waits for a lock.
         codec: What stored bytes go through.
-        connect_args: More arguments of ``asyncpg.connect``: ``ssl``, ``command_timeout``, ``statement_cache_size``, …
+        connect_args: More arguments of ``asyncpg.connect``: ``ssl``, ``command_timeout``, …; ``statement_cache_size=0``
+            says that there is a pooler in transaction mode, which otherwise is found out.
         engine_options: More arguments of ``create_async_engine``.
     """
 
@@ -96,8 +98,10 @@ class PostgreSQLDriver(AsyncSQLDriver):
             )
         elif url is not None:
             where, connect = address(url, connect_args)
+            connect, watch = statement_names(connect)
             self._place = place(where)
-            engines = over_url(wire, where, connect, {"pool_size": max_pool_size, **(engine_options or {})})
+            options = {"pool_size": max_pool_size, **(engine_options or {})}
+            engines = over_url(wire, where, connect, options, watch=watch)
         else:
             raise ValueError("where the database is: pass a url, or an engine of yours")
         fill = 0 if engine is not None else min(min_pool_size, max_pool_size)

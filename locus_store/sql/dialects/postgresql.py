@@ -23,6 +23,12 @@ _REFERENCED = {"23503", "23001"}
 _BUSY = {"55P03"}
 _GONE = {"53300", "57P01", "57P02", "57P03", "57P04", "57P05"}
 NO_SCHEMA = {"3F000", "42P01", "42703"}
+_MIXED_UP = {"26000", "42P05", "08P01"}
+_NAMELESS = (
+    "if a pooler in transaction mode is before the server (PgBouncer), make the engine with connect_args="
+    '{"statement_cache_size": 0, "prepared_statement_cache_size": 0, "prepared_statement_name_func": lambda: ""}'
+)
+"""What to do where a prepared statement is not there, is there already, or is another one."""
 
 
 def sqlstate(error: BaseException) -> str | None:
@@ -70,6 +76,8 @@ class PostgreSQLDialect(Dialect):
         if sqlstate(cause) is not None:
             kind = self.classify(error)
             said = f"{type(cause).__name__}: {cause.args[0] if cause.args else ''}"
+            if sqlstate(cause) in _MIXED_UP:
+                said = f"{said}; {_NAMELESS}"
             if isinstance(found, ReferencedError):
                 found = ReferencedError(None, said)
             else:
