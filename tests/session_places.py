@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import random
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -31,7 +32,7 @@ from locus_store.migrations import upgrade
 
 S = TypeVar("S", bound=Store)
 
-_ATTEMPTS = 10
+_ATTEMPTS = 50
 
 
 class Sessions(ABC):
@@ -68,6 +69,7 @@ class AsyncSessions(Sessions):
                         raise
                 else:
                     return result
+            await asyncio.sleep(random.uniform(0, 0.01 * attempt))
         raise AssertionError("unreachable")
 
     def unused(self) -> Any:

@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
+from locus_store.core.driver import Key
 from locus_store.core.errors import (
     BackendError,
     SchemaNotReadyError,
@@ -29,6 +30,7 @@ from locus_store.core.errors import (
     TransactionConflictError,
     TransactionNotAllowedError,
 )
+from locus_store.sql import copying
 from locus_store.sql.driver import SQLDriver
 from locus_store.sql.models import Thread
 from locus_store.sql.schema import REVISION, UPGRADE, check_joining
@@ -106,7 +108,10 @@ class BoundSQLDriver(SQLDriver):
         return await self._join(function, *args, **kwargs)
 
     async def _write(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._join(function, *args, **kwargs)
+        def write(connection: Connection) -> R:
+            return function(self.dialect.writer(connection), *args, **kwargs)
+
+        return await self._join(write)
 
     async def _join(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         def work(connection: Connection) -> R:
@@ -172,6 +177,14 @@ class BoundSQLDriver(SQLDriver):
             return translated
         found.__cause__ = translated.__cause__
         return found
+
+    async def clone(
+        self, source: Key, dest: Key, *, upto: int | None, overwrite: bool, now: int
+    ) -> Literal["copied", "missing", "exists"]:
+        """See `Driver.clone`."""
+        if self.codec is not None and self.codec.bound:
+            await self._write(copying.check_rebinding, source, dest, upto, self.codec)
+        return await super().clone(source, dest, upto=upto, overwrite=overwrite, now=now)
 
     async def prepare(self) -> None:
         """See `Driver.prepare`; what it makes is part of the caller's transaction, where DDL does not end that."""
