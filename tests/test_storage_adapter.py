@@ -435,7 +435,7 @@ async def test_a_checkpoint_that_is_not_listed_can_be_deleted(
 
 @pytest.mark.parametrize("kind", [Dicts, PatternFirst, NoOffset, NoLimit, Small])
 async def test_threads_are_listed_completely(kind: type[Dicts], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("locus_store.backends.adapter._PAGE", 10)
+    monkeypatch.setattr("locus_store.backends.keyed_rows._PAGE", 10)
     adapter = StorageBackendAdapter(kind())
     names = [f"user_{number}" for number in range(12)] + ["userX1", "a%b"]
     for name in names:

@@ -1,55 +1,41 @@
 """Checkpointers over storage of somebody else's: anything that keeps dicts under keys.
 
-The keys are those of the locus SDK's adapter, so that each reads what the other wrote:
-
-    {thread}:{checkpoint id}   the state, with ``_checkpoint_id``, ``_checkpoint_timestamp`` and ``_metadata``
-    {thread}:latest            the same dict, of the newest checkpoint
-    {thread}:_checkpoints      the index: a list of ``checkpoint_id``, ``timestamp`` and ``metadata``, newest first
-
-A save is three writes, without a transaction. So a crash between them can leave a checkpoint that is not listed, and of
-two processes that save to one thread at the same moment, one can lose the other's entry of the index. The backends of
-this package have neither problem.
+`locus_store.backends.keyed_rows` says how they are kept, and what that cannot do.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import threading
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Self, TypedDict, TypeVar, overload
-from weakref import WeakValueDictionary
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from locus_store.backends.adapting import check_backend, check_new_id, check_state_type, document_of, notes_of
+from locus_store.backends.keyed_rows import (
+    ID,
+    INDEX,
+    LATEST,
+    NOTES,
+    TIME,
+    Entry,
+    KeyedRows,
+    key_of,
+    time_after,
+    time_of,
+    without,
+)
 from locus_store.core import ids, patterns
 from locus_store.core.backend import Backend
 from locus_store.core.capabilities import Capabilities
-from locus_store.core.clock import process_clock, to_datetime
-from locus_store.core.errors import CheckpointError, CorruptCheckpointError, SerializationError, ThreadExistsError
+from locus_store.core.errors import CheckpointError, ThreadExistsError
 from locus_store.core.metadata import matches
 from locus_store.core.options import check_count, check_limit
 from locus_store.core.protocols import BaseCheckpointer
 from locus_store.core.state import AgentState
-from locus_store.core.store import Store
 
 State = TypeVar("State", bound=BaseModel)
-
-_LATEST, _INDEX = "latest", "_checkpoints"
-_ID, _TIME, _NOTES = "_checkpoint_id", "_checkpoint_timestamp", "_metadata"
-_METHODS = ("save", "load", "delete", "exists")
-_PAGE = 1000
-
-
-class _Entry(TypedDict):
-    """One line of an index."""
-
-    checkpoint_id: str
-    timestamp: str
-    metadata: dict[str, Any] | None
 
 
 class AdaptedRow(TypedDict):
@@ -84,11 +70,11 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
     @overload
     def __init__(self, backend: Any, state_type: type[State]) -> None: ...
     def __init__(self, backend: Any, state_type: Any = AgentState) -> None:
-        _check_backend(backend)
-        _check_state_type(state_type)
+        check_backend(backend)
+        check_state_type(state_type)
         self.backend = backend
         self._state_type: type[State] = state_type
-        self._takes_metadata = "metadata" in _parameters(backend.save)
+        self._rows = KeyedRows(backend)
 
     @property
     def state_type(self) -> type[State]:
@@ -134,18 +120,18 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
         Returns:
             The checkpoint's id.
         """
-        document = _document(state)
-        notes = _notes(metadata)
+        document = document_of(state)
+        notes = notes_of(metadata)
         ids.check_thread_id(thread_id)
-        new_id = ids.new_checkpoint_id() if checkpoint_id is None else _check_new_id(checkpoint_id)
-        async with self._alone(thread_id):
-            index = await self._index(thread_id)
-            time = _time_after(index)
-            row = {**document, _ID: new_id, _TIME: time, _NOTES: notes}
-            await self._save_row(thread_id, new_id, row)
-            await self.backend.save(_key(thread_id, _LATEST), dict(row))
-            entry: _Entry = {"checkpoint_id": new_id, "timestamp": time, "metadata": notes}
-            await self._save_index(thread_id, [entry, *_without(index, {new_id})])
+        new_id = ids.new_checkpoint_id() if checkpoint_id is None else check_new_id(checkpoint_id)
+        async with self._rows.alone(thread_id):
+            index = await self._rows.index(thread_id)
+            time = time_after(index)
+            row = {**document, ID: new_id, TIME: time, NOTES: notes}
+            await self._rows.save_row(thread_id, new_id, row)
+            await self._rows.save_newest(thread_id, dict(row))
+            entry: Entry = {"checkpoint_id": new_id, "timestamp": time, "metadata": notes}
+            await self._rows.save_index(thread_id, [entry, *without(index, {new_id})])
         return new_id
 
     async def load(self, thread_id: str, checkpoint_id: str | None = None) -> State | None:
@@ -161,31 +147,29 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
         Raises:
             CheckpointError: What is stored does not fit ``state_type``.
         """
-        row = await self._row(thread_id, checkpoint_id)
+        row = await self._rows.row(thread_id, checkpoint_id)
         if row is None:
             return None
-        document = {name: value for name, value in row.items() if name not in (_ID, _TIME, _NOTES)}
+        document = {name: value for name, value in row.items() if name not in (ID, TIME, NOTES)}
         make = getattr(self._state_type, "from_checkpoint", self._state_type.model_validate)
         try:
             found: State = make(document)
         except ValidationError as e:
-            raise CheckpointError(
-                thread_id, row[_ID], f"what is stored does not fit {self._state_type.__name__}"
-            ) from e
+            raise CheckpointError(thread_id, row[ID], f"what is stored does not fit {self._state_type.__name__}") from e
         return found
 
     async def exists(self, thread_id: str, checkpoint_id: str | None = None) -> bool:
         """Whether a thread, or one checkpoint of it, is there."""
         if checkpoint_id is not None:
-            return await self._row(thread_id, checkpoint_id) is not None
-        return bool(await self.backend.exists(_key(ids.check_thread_id(thread_id), _LATEST)))
+            return await self._rows.row(thread_id, checkpoint_id) is not None
+        return bool(await self.backend.exists(key_of(ids.check_thread_id(thread_id), LATEST)))
 
     # -------------------------------------------------------------------------------------------------------- listing
 
     async def list_checkpoints(self, thread_id: str, limit: int | None = 10) -> list[str]:
         """The ids of a thread's checkpoints, newest first; a limit of None means all."""
         check_limit(limit)
-        return [entry["checkpoint_id"] for entry in await self._index(ids.check_thread_id(thread_id))][:limit]
+        return [entry["checkpoint_id"] for entry in await self._rows.index(ids.check_thread_id(thread_id))][:limit]
 
     async def list_threads(self, limit: int | None = 100, offset: int = 0, pattern: str = "*") -> list[str]:
         """The ids of threads, in the order in which the backend lists its keys.
@@ -199,21 +183,21 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
         check_count(offset, "offset", 0)
         self._require_capability("list_threads")
         regex = patterns.parse(pattern).regex()
-        ending = _key("", _LATEST)
-        names = [key.removesuffix(ending) for key in await self._keys() if key.endswith(ending)]
+        ending = key_of("", LATEST)
+        names = [key.removesuffix(ending) for key in await self._rows.keys() if key.endswith(ending)]
         return [name for name in names if regex.fullmatch(name)][offset:][:limit]
 
     async def get_metadata(self, thread_id: str, checkpoint_id: str | None = None) -> AdaptedRow | None:
         """What is known about a checkpoint (None: the newest) without its state, or None if it is not there."""
         if checkpoint_id is not None:
             ids.check_checkpoint_id(checkpoint_id)
-        for entry in await self._index(ids.check_thread_id(thread_id)):
+        for entry in await self._rows.index(ids.check_thread_id(thread_id)):
             if checkpoint_id in (None, entry["checkpoint_id"]):
                 return _shown(thread_id, entry)
-        row = await self._row(thread_id, checkpoint_id)
+        row = await self._rows.row(thread_id, checkpoint_id)
         if row is None:
             return None
-        return _shown(thread_id, {"checkpoint_id": row[_ID], "timestamp": row[_TIME], "metadata": row[_NOTES]})
+        return _shown(thread_id, {"checkpoint_id": row[ID], "timestamp": row[TIME], "metadata": row[NOTES]})
 
     async def list_with_metadata(self, limit: int | None = 100, offset: int = 0) -> list[AdaptedRow]:
         """The newest checkpoint of each thread with its metadata; reads the index of each of these threads."""
@@ -254,8 +238,8 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
         for hit in await self.backend.search(query, limit=3 * limit):
             thread_id, _, name = str(hit.get("thread_id", "")).rpartition(":")
             data = hit.get("data")
-            if name != _INDEX:
-                one = data.get(_ID, name) if isinstance(data, dict) else name
+            if name != INDEX:
+                one = data.get(ID, name) if isinstance(data, dict) else name
                 found.setdefault((thread_id, one), {**hit, "thread_id": thread_id, "checkpoint_id": one})
         return list(found.values())[:limit]
 
@@ -273,12 +257,12 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
         """
         ids.check_thread_id(thread_id)
         if checkpoint_id is None:
-            async with self._alone(thread_id):
-                return await self._delete_thread(thread_id)
+            async with self._rows.alone(thread_id):
+                return await self._rows.delete_thread(thread_id)
         several = [checkpoint_id] if isinstance(checkpoint_id, str) else list(checkpoint_id)
         wanted = {ids.check_checkpoint_id(one): None for one in several}
-        async with self._alone(thread_id):
-            return await self._delete_some(thread_id, list(wanted)) > 0
+        async with self._rows.alone(thread_id):
+            return await self._rows.delete_some(thread_id, list(wanted)) > 0
 
     async def copy_thread(self, source_thread_id: str, dest_thread_id: str, *, overwrite: bool = False) -> bool:
         """Copy a thread with its checkpoints, their ids, order, metadata and times, one checkpoint after the other.
@@ -299,25 +283,25 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
         ids.check_thread_id(dest_thread_id)
         if source_thread_id == dest_thread_id:
             raise ValueError(f"a thread cannot be copied onto itself: {source_thread_id!r}")
-        newest = await self._row(source_thread_id, None)
+        newest = await self._rows.row(source_thread_id, None)
         if newest is None:
             return False
-        async with self._alone(dest_thread_id):
+        async with self._rows.alone(dest_thread_id):
             if await self.exists(dest_thread_id):
                 if not overwrite:
                     raise ThreadExistsError(dest_thread_id)
-                await self._delete_thread(dest_thread_id)
-            index = await self._index(source_thread_id)
-            if newest[_ID] not in {entry["checkpoint_id"] for entry in index}:
-                index.insert(0, {"checkpoint_id": newest[_ID], "timestamp": newest[_TIME], "metadata": newest[_NOTES]})
-            copied: list[_Entry] = []
+                await self._rows.delete_thread(dest_thread_id)
+            index = await self._rows.index(source_thread_id)
+            if newest[ID] not in {entry["checkpoint_id"] for entry in index}:
+                index.insert(0, {"checkpoint_id": newest[ID], "timestamp": newest[TIME], "metadata": newest[NOTES]})
+            copied: list[Entry] = []
             for entry in index:
-                row = await self._row(source_thread_id, entry["checkpoint_id"])
+                row = await self._rows.row(source_thread_id, entry["checkpoint_id"])
                 if row is not None:
-                    await self._save_row(dest_thread_id, entry["checkpoint_id"], row)
+                    await self._rows.save_row(dest_thread_id, entry["checkpoint_id"], row)
                     copied.append(entry)
-            await self.backend.save(_key(dest_thread_id, _LATEST), newest)
-            await self._save_index(dest_thread_id, copied)
+            await self._rows.save_newest(dest_thread_id, newest)
+            await self._rows.save_index(dest_thread_id, copied)
         return True
 
     async def vacuum(self, older_than_days: float = 30, keep_last: int = 1) -> int:
@@ -335,15 +319,15 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
         before = datetime.now(UTC) - timedelta(days=older_than_days)
         removed = 0
         for name in await self.list_threads(limit=None):
-            async with self._alone(name):
-                index = await self._index(name)
+            async with self._rows.alone(name):
+                index = await self._rows.index(name)
                 old = [
                     entry["checkpoint_id"]
                     for entry in index[keep_last:]
-                    if (time := _time(entry["timestamp"])) is not None and time < before
+                    if (time := time_of(entry["timestamp"])) is not None and time < before
                 ]
                 if old:
-                    removed += await self._delete_some(name, old)
+                    removed += await self._rows.delete_some(name, old)
         return removed
 
     async def close(self) -> None:
@@ -360,194 +344,11 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # ------------------------------------------------------------------------------------------------- keys and rows
 
-    @asynccontextmanager
-    async def _alone(self, thread_id: str) -> AsyncIterator[None]:
-        """No other adapter of this process over the same backend changes the thread meanwhile, on any event loop."""
-        with _guard:
-            lock = _locks.setdefault((id(self.backend), thread_id), threading.Lock())
-        wait = 0.0
-        while not lock.acquire(blocking=False):
-            await asyncio.sleep(wait)
-            wait = min(wait + 0.001, 0.01)
-        try:
-            yield
-        finally:
-            lock.release()
-
-    async def _row(self, thread_id: str, checkpoint_id: str | None) -> dict[str, Any] | None:
-        """What is stored for a checkpoint (None: the newest), as a dict of the caller's own."""
-        ids.check_thread_id(thread_id)
-        if checkpoint_id is not None and ids.check_checkpoint_id(checkpoint_id) in (_LATEST, _INDEX):
-            return None
-        row = await self.backend.load(_key(thread_id, checkpoint_id or _LATEST))
-        if row is None:
-            return None
-        if not isinstance(row, dict):
-            raise CorruptCheckpointError(thread_id, checkpoint_id, f"what is stored is a {type(row).__name__}, no dict")
-        # "t:a:b" may be checkpoint "b" of thread "t:a", or something else that the backend is used for.
-        if _ID not in row or (checkpoint_id is not None and row[_ID] != checkpoint_id):
-            return None
-        return {_TIME: "", _NOTES: {}, **row}
-
-    async def _save_row(self, thread_id: str, checkpoint_id: str, row: dict[str, Any]) -> None:
-        more = {"metadata": row[_NOTES] or {}} if self._takes_metadata else {}
-        await self.backend.save(_key(thread_id, checkpoint_id), row, **more)
-
-    async def _index(self, thread_id: str) -> list[_Entry]:
-        found = await self.backend.load(_key(thread_id, _INDEX))
-        if found is None:
-            return []
-        try:
-            entries: list[_Entry] = list(found["checkpoints"])
-            _ = [entry["checkpoint_id"] for entry in entries]
-        except (KeyError, TypeError) as e:
-            raise CorruptCheckpointError(thread_id, None, "the list of its checkpoints is damaged") from e
-        return entries
-
-    async def _save_index(self, thread_id: str, entries: list[_Entry]) -> None:
-        await self.backend.save(_key(thread_id, _INDEX), {"checkpoints": entries})
-
-    async def _delete_some(self, thread_id: str, checkpoint_ids: list[str]) -> int:
-        index = await self._index(thread_id)
-        listed = {entry["checkpoint_id"] for entry in index}
-        gone = {one for one in checkpoint_ids if one in listed or await self._row(thread_id, one) is not None}
-        if not gone:
-            return 0
-        left = _without(index, gone)
-        newest = await self._row(thread_id, None)
-        if newest is not None and newest[_ID] in gone:
-            newest = None
-            for entry in left:
-                newest = await self._row(thread_id, entry["checkpoint_id"])
-                if newest is not None:
-                    break
-            if newest is None:
-                await self._delete_thread(thread_id, gone)
-                return len(gone)
-            await self.backend.save(_key(thread_id, _LATEST), newest)
-        await self._save_index(thread_id, left)
-        for one in gone:
-            await self.backend.delete(_key(thread_id, one))
-        return len(gone)
-
-    async def _delete_thread(self, thread_id: str, also: Iterable[str] = ()) -> bool:
-        names = list(dict.fromkeys([*also, *(entry["checkpoint_id"] for entry in await self._index(thread_id))]))
-        if self.capabilities.list_threads:
-            # Those that the index has lost.
-            start = _key(thread_id, "")
-            found = [key.removeprefix(start) for key in await self._keys() if key.startswith(start)]
-            names += [one for one in found if one not in names and one and await self._row(thread_id, one) is not None]
-        deleted = [await self.backend.delete(_key(thread_id, name)) for name in (*names, _LATEST, _INDEX)]
-        return any(deleted)
-
-    async def _keys(self) -> list[str]:
-        """All keys of the backend, in its order."""
-        listing = self.backend.list_threads
-        known = _parameters(listing)
-        if "limit" not in known:
-            return list(await listing())
-        keys: dict[str, None] = {}
-        size = _PAGE
-        while True:
-            page = await listing(limit=size, **({"offset": len(keys)} if "offset" in known else {}))
-            before = len(keys)
-            keys.update(dict.fromkeys(page))
-            # A page may be shorter than it was asked for, though there is more.
-            if len(keys) == before or ("offset" not in known and len(page) < size):
-                return list(keys)
-            if "offset" not in known:
-                size *= 2
-
-
-_guard = threading.Lock()
-_locks: WeakValueDictionary[tuple[int, str], threading.Lock] = WeakValueDictionary()
-"""By the backend's identity and thread; a lock is there while somebody holds it, and so is the backend."""
-
-
-def _check_backend(backend: Any) -> None:
-    kind = type(backend).__name__
-    if isinstance(backend, Store) or next(iter(_parameters(getattr(backend, "save", None))), "") == "state":
-        raise TypeError(
-            f"{kind} is a checkpointer already: use it as it is, or adapt the backend under it (checkpointer.backend)"
-        )
-    missing = [name for name in _METHODS if not callable(getattr(backend, name, None))]
-    if missing:
-        raise TypeError(f"{kind} is no backend that can be adapted, for it lacks {', '.join(missing)}")
-
-
-def _check_state_type(state_type: Any) -> None:
-    if not (isinstance(state_type, type) and issubclass(state_type, BaseModel)):
-        raise TypeError(f"a state type must be a pydantic model, got {state_type!r}")
-
-
-def _parameters(function: Any) -> list[str]:
-    try:
-        return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return []
-
-
-def _key(thread_id: str, name: str) -> str:
-    return f"{thread_id}:{name}"
-
-
-def _check_new_id(checkpoint_id: str) -> str:
-    if ":" in ids.check_checkpoint_id(checkpoint_id) or checkpoint_id in (_LATEST, _INDEX):
-        raise ValueError(
-            f"over a foreign backend a checkpoint_id may have no colon and be neither {_LATEST!r} nor {_INDEX!r}: "
-            f"{checkpoint_id!r}"
-        )
-    return checkpoint_id
-
-
-def _document(state: Any) -> dict[str, Any]:
-    dump = getattr(state, "to_checkpoint", None)
-    if not callable(dump) and not isinstance(state, BaseModel):
-        raise TypeError(f"save(state, thread_id): the state must be a pydantic model, got {type(state).__name__}")
-    try:
-        document: dict[str, Any] = dump() if callable(dump) else state.model_dump(mode="json")
-    except (PydanticSerializationError, UnicodeDecodeError) as e:
-        raise SerializationError("$", f"the state has no JSON form: {e}") from e
-    return document
-
-
-def _notes(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    if metadata is None:
-        return {}
-    if not isinstance(metadata, Mapping):
-        raise TypeError(f"metadata must be a dict, got {type(metadata).__name__}")
-    try:
-        notes: dict[str, Any] = to_jsonable_python(dict(metadata))
-    except (PydanticSerializationError, UnicodeDecodeError) as e:
-        raise SerializationError("$", f"the metadata has no JSON form: {e}") from e
-    return notes
-
-
-def _without(index: list[_Entry], gone: set[str]) -> list[_Entry]:
-    return [entry for entry in index if entry["checkpoint_id"] not in gone]
-
-
-def _time(text: Any) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-
-
-def _time_after(index: list[_Entry]) -> str:
-    """The present, or a moment after the newest entry's where another clock is ahead: the SDK sorts by it."""
-    now = to_datetime(process_clock())
-    newest = _time(index[0].get("timestamp")) if index else None
-    return (now if newest is None else max(now, newest + timedelta(microseconds=1))).isoformat()
-
-
-def _shown(thread_id: str, entry: _Entry) -> AdaptedRow:
+def _shown(thread_id: str, entry: Entry) -> AdaptedRow:
     return {
         "thread_id": thread_id,
         "checkpoint_id": entry["checkpoint_id"],
-        "created_at": _time(entry.get("timestamp")),
+        "created_at": time_of(entry.get("timestamp")),
         "metadata": entry.get("metadata") or {},
     }
