@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 
 import pytest
-from elsewhere import start
+from elsewhere import run, start
 from store_fixtures import only
 
 from locus_store.core.errors import SchemaIncompleteError, SchemaNotReadyError
@@ -138,3 +138,24 @@ async def test_case_74_setting_up_within_a_running_loop(new_database):
         assert ticks > 1
         await store.save("t", {"n": 1})
         assert await store.load("t") == {"n": 1}
+
+
+def test_case_74_setting_up_in_another_kind_of_loop(new_database):
+    program = """
+        import asyncio, sys
+        import uvloop
+        from elsewhere import connect
+
+        async def main():
+            assert isinstance(asyncio.get_running_loop(), uvloop.Loop)
+            async with connect(sys.argv[1]) as store:
+                await store.setup()
+                await asyncio.gather(*(store.save(f"t{i}", {"n": i}) for i in range(20)))
+                assert await store.load("t7") == {"n": 7}
+
+        for _ in range(2):
+            uvloop.run(main())
+        """
+    done = run(program, new_database.address, options=("-W", "error"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert new_database.execute("SELECT count(*) FROM locus_store_threads")[0][0] == 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, assert_type
 
 from pydantic import BaseModel
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
@@ -42,6 +42,7 @@ from locus_store import (
 from locus_store.core.protocols import BaseCheckpointer, CheckpointerProtocol
 from locus_store.memory.backends import StorageBackendAdapter, postgresql_checkpointer, sqlite_checkpointer
 from locus_store.memory.registry import get_checkpointer, list_checkpointers, register_checkpointer
+from locus_store.sql.models import Checkpoint, models_in
 
 
 class Note(BaseModel):
@@ -206,6 +207,16 @@ def objects() -> AgentState:
     call = ToolCall(name="add", arguments={"a": 1})
     Message.tool(ToolResult(tool_call_id=call.id, name=call.name, content="1"))
     return state
+
+
+async def rows(backend: Backend, session: AsyncSession) -> None:
+    checkpoint = (await session.scalars(select(Checkpoint))).one()
+    assert_type(checkpoint.checkpoint_id, str)
+    assert_type(checkpoint.document, dict[Any, Any])
+    assert_type(await session.run_sync(lambda _: checkpoint.read(ZlibCodec())), dict[Any, Any])
+    thread = (await session.scalars(select(models_in("agents").Thread))).one()
+    assert_type(thread.head_id, str | None)
+    assert_type((await backend.vacuum()).skipped, tuple[str, ...])
 
 
 async def errors(backend: Backend) -> None:
