@@ -76,7 +76,9 @@ class NextRelease:
         shutil.copytree(ROOT / "locus_store", folder / "locus_store", ignore=shutil.ignore_patterns("__pycache__"))
         (folder / f"locus_store/migrations/versions/{NEXT}_next.py").write_text(REVISION_FILE)
         schema = folder / "locus_store/sql/schema.py"
-        text, count = re.subn(r"^REVISIONS = \((.*)\)$", rf'REVISIONS = (\1 "{NEXT}")', schema.read_text(), flags=re.M)
+        text, count = re.subn(
+            r"^REVISIONS = \((.*)\)$", rf'REVISIONS = (*(\1), "{NEXT}")', schema.read_text(), flags=re.M
+        )
         assert count == 1
         schema.write_text(text)
         self._folder = folder
