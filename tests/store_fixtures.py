@@ -34,6 +34,7 @@ __all__ = [
     "mariadb_database",
     "own_connections",
     "place",
+    "place_or_async_session",
     "place_or_session",
     "postgresql_database",
     "store",
@@ -98,6 +99,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
 @pytest.fixture(params=[*backends.TABLE, *SESSIONS])
 def place_or_session(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
     """As `place`, which it is imported as; the backends are also gone through by sessions of a host's."""
+    return _make(request, tmp_path)
+
+
+@pytest.fixture(params=[*backends.TABLE, *[name for name in SESSIONS if name.endswith("-session")]])
+def place_or_async_session(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
+    """As `place_or_session`, for long suites: what is synchronous runs the same code."""
     return _make(request, tmp_path)
 
 

@@ -22,7 +22,7 @@ from store_fixtures import (
     postgresql_database,
     store,
 )
-from store_fixtures import place_or_session as place
+from store_fixtures import place_or_async_session as place
 
 __all__ = [
     "checkpointer",

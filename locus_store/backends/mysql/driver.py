@@ -77,7 +77,6 @@ class MySQLDriver(AsyncSQLDriver):
         )
         self._owned = engine is None
         if engine is not None:
-            self._place = place(engine.url)
             engines = over_engine(
                 wire,
                 engine,
@@ -89,6 +88,7 @@ class MySQLDriver(AsyncSQLDriver):
                 min_pool_size=(min_pool_size, 1),
                 max_pool_size=(max_pool_size, 10),
             )
+            self._place = place(engine.url)
         elif url is not None:
             where, connect = address(url, connect_args, lock_timeout)
             self._place = place(where)

@@ -98,7 +98,6 @@ class OracleDriver(AsyncSQLDriver):
         )
         owned = engine is None
         if engine is not None:
-            self._place = engine.url.render_as_string(hide_password=True).rpartition("@")[2]
             engines = over_engine(
                 wire,
                 engine,
@@ -117,6 +116,7 @@ class OracleDriver(AsyncSQLDriver):
                 min_pool_size=(min_pool_size, 1),
                 max_pool_size=(max_pool_size, 5),
             )
+            self._place = engine.url.render_as_string(hide_password=True).rpartition("@")[2]
             if not getattr(engine.dialect, "auto_convert_lobs", True):
                 raise ValueError("the engine has auto_convert_lobs=False, but a store needs LOBs as values")
         else:

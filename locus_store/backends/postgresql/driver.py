@@ -84,7 +84,6 @@ class PostgreSQLDriver(AsyncSQLDriver):
             breaks=lambda error: known.classify(error) is Kind.GONE,
         )
         if engine is not None:
-            self._place = place(engine.url)
             engines = over_engine(
                 wire,
                 engine,
@@ -96,6 +95,7 @@ class PostgreSQLDriver(AsyncSQLDriver):
                 min_pool_size=(min_pool_size, 1),
                 max_pool_size=(max_pool_size, 10),
             )
+            self._place = place(engine.url)
         elif url is not None:
             where, connect = address(url, connect_args)
             connect, watch = statement_names(connect)
