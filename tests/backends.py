@@ -24,6 +24,8 @@ from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import servers
+from oracle.oracle_standin import JOURNAL
+from oracle.oracle_standin.backend import StandInBackend
 
 from locus_store.backends.file import FileBackend
 from locus_store.backends.file.formats import load as read_header
@@ -413,6 +415,57 @@ async def _put_rows(url: str, kept: dict[str, list[Any]]) -> None:
         await connection.close()
 
 
+# --- Oracle, or what stands for it ------------------------------------------------------------------------------------
+
+
+class OracleStandInPlace(PostgreSQLPlace):
+    """The store's Oracle code over the stand-in (tests/oracle/oracle_standin), which runs on PostgreSQL: no Oracle."""
+
+    name = "oracle-standin"
+    capabilities = dataclasses.replace(EVERYTHING, reclaim=False)
+
+    def __init__(self, **needed: Any) -> None:
+        super().__init__(**needed)
+        self.address = json.dumps(["oracle.oracle_standin.backend", "StandInBackend", {"url": self.url}])
+
+    def open(self, **options: Any) -> Backend:
+        return StandInBackend(self.url, **options)
+
+    def size(self) -> int:
+        # The type of a LOB is one of the stand-in's own, which has no functions of PostgreSQL's.
+        columns = {Checkpoint.__tablename__: ("payload", "ranges", "metadata"), Block.__tablename__: ("payload",)}
+        sums = [
+            f"(SELECT coalesce(sum({' + '.join(f'coalesce(length({c}::bytea), 0)' for c in names)}), 0) FROM {table})"
+            for table, names in columns.items()
+        ]
+        return int(self.execute(f"SELECT {' + '.join(sums)}")[0][0])
+
+    def damage(self, checkpoint_id: str, change: Change, what: Literal["payload", "block"] = "payload") -> None:
+        for old in self.payloads(checkpoint_id)[slice(1) if what == "payload" else slice(1, None)]:
+            table = Checkpoint.__tablename__ if what == "payload" else Block.__tablename__
+            new = change(old).hex()
+            self.execute(rf"UPDATE {table} SET payload = '\x{new}' WHERE payload::bytea = '\x{old.hex()}'")
+
+    def payloads(self, checkpoint_id: str) -> list[bytes]:
+        literal = "'" + checkpoint_id.replace("'", "''") + "'"
+        return [
+            row[0] for row in self.execute(_PAYLOADS.format(literal).replace("SELECT payload", "SELECT payload::bytea"))
+        ]
+
+    def back_up(self) -> Callable[[], None]:
+        name = f"backup_{os.urandom(4).hex()}"
+        self.execute(f"CREATE SCHEMA {name}", *[f"CREATE TABLE {name}.{t} AS TABLE {t}" for t in TABLES])
+
+        def restore() -> None:
+            self.execute("; ".join([f"DELETE FROM {t}; INSERT INTO {t} TABLE {name}.{t}" for t in TABLES]))
+
+        return restore
+
+    def assert_nothing_open(self) -> None:
+        super().assert_nothing_open()
+        assert JOURNAL.wrong == []
+
+
 async def create_postgresql_schema(url: str) -> None:
     """Makes the tables in an empty database."""
     async with PostgreSQLBackend(dsn=url) as store:
@@ -529,7 +582,8 @@ async def create_mariadb_schema(url: str) -> None:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 TABLE: dict[str, type[Place]] = {
-    place.name: place for place in (MemoryPlace, FilePlace, SQLitePlace, PostgreSQLPlace, MariaDBPlace)
+    place.name: place
+    for place in (MemoryPlace, FilePlace, SQLitePlace, PostgreSQLPlace, MariaDBPlace, OracleStandInPlace)
 }
 """The backends of the shared suite."""
 

@@ -19,6 +19,8 @@ from typing import Any
 import backends
 import pytest
 import servers
+from oracle.oracle_standin import install
+from oracle.oracle_standin.backend import create_schema as create_standin_schema
 from session_places import SESSIONS
 
 from locus_store.core.backend import Backend
@@ -30,8 +32,8 @@ __all__ = [
     "clock",
     "only",
     "open_store",
-    "other",
     "mariadb_database",
+    "oracle_standin_database",
     "own_connections",
     "place",
     "place_or_async_session",
@@ -91,6 +93,22 @@ def mariadb_database(mariadb_server: servers.MariaDBServer) -> Iterator[str]:
     mariadb_server.drop_database(url)
 
 
+_standin: dict[int, str] = {}
+
+
+@pytest.fixture(scope="session")
+def oracle_standin_database(postgresql_server: servers.PostgreSQLServer) -> Iterator[str]:
+    """A database in which the stand-in for Oracle works, with our tables; an `OracleStandInPlace` empties it."""
+    url = _standin.get(id(postgresql_server))
+    if url is None:
+        url = _standin[id(postgresql_server)] = postgresql_server.create_database()
+        servers.run_apart(install(url))
+        servers.run_apart(create_standin_schema(url))
+    yield url
+    postgresql_server.ensure_running()
+    postgresql_server.drop_database(url)
+
+
 @pytest.fixture(params=list(backends.TABLE))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
     return _make(request, tmp_path)
@@ -122,7 +140,12 @@ def _make(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
         servers.note_missing(made.name, reason)
         pytest.skip(reason)
     needed: dict[str, Any] = {"folder": tmp_path}
-    if issubclass(made, backends.PostgreSQLPlace):
+    if made is backends.OracleStandInPlace:
+        server = request.getfixturevalue("postgresql_server")
+        server.ensure_running()
+        needed |= {"server": server, "url": request.getfixturevalue("oracle_standin_database")}
+        servers.note_ran(made.name, f"over PostgreSQL {server.version}; no Oracle")
+    elif issubclass(made, backends.PostgreSQLPlace):
         server = request.getfixturevalue("postgresql_server")
         server.ensure_running()
         needed |= {"server": server, "url": request.getfixturevalue("postgresql_database")}

@@ -41,6 +41,10 @@ class Statement:
     def __init__(self, sql: str, version: Version) -> None:
         self.found = tokens(sql)
         self.version = version
+        self._at: dict[str, list[int]] = {}
+        for i, token in enumerate(self.found):
+            if token.kind in ("word", "sign"):
+                self._at.setdefault(token.upper, []).append(i)
         first = self.found[0] if self.found else None
         self.block = first is not None and first.is_("BEGIN", "DECLARE")
         self.query = first is not None and first.is_("SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "MERGE", "(")
@@ -57,7 +61,7 @@ class Statement:
 
     def places(self, *words: str) -> list[int]:
         """Where these words stand."""
-        return [i for i in range(len(self)) if self.at(i, *words)]
+        return [i for i in self._at.get(words[0], []) if self.at(i, *words)]
 
     @property
     def old(self) -> bool:

@@ -8,9 +8,29 @@ from pathlib import Path
 import backends
 import pytest
 from processes.nursery import Nursery
-from store_fixtures import checkpointer, clock, mariadb_database, open_store, other, place, postgresql_database, store
+from store_fixtures import (
+    checkpointer,
+    clock,
+    mariadb_database,
+    open_store,
+    oracle_standin_database,
+    other,
+    place,
+    postgresql_database,
+    store,
+)
 
-__all__ = ["checkpointer", "clock", "open_store", "other", "mariadb_database", "place", "postgresql_database", "store"]
+__all__ = [
+    "checkpointer",
+    "clock",
+    "mariadb_database",
+    "open_store",
+    "oracle_standin_database",
+    "other",
+    "place",
+    "postgresql_database",
+    "store",
+]
 
 
 @pytest.fixture

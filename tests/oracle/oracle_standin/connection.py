@@ -181,7 +181,9 @@ class StandInConnection:
             waited: It limits its waiting itself.
         """
         async with self._call(waited=waited or bool(wait)):
-            alone = self.autocommit and not self._open and wait is None
+            # A query alone begins no transaction of Oracle's, and holds nothing that others would wait for.
+            single = self.autocommit or (not writes and self._isolation == "READ COMMITTED")
+            alone = single and not self._open and wait is None
             if not alone:
                 if not self._open:
                     await self._begin()
@@ -227,8 +229,10 @@ class StandInConnection:
         text = " ".join(sql.upper().split())
         if found := re.fullmatch(r"ALTER SESSION SET ISOLATION_LEVEL ?= ?(READ COMMITTED|SERIALIZABLE)", text):
             self._isolation = found[1]
-        elif text == "ALTER SESSION SET NLS_COMP = BINARY NLS_SORT = BINARY":
-            JOURNAL.calls += 1  # it is so from the beginning
+        elif text.startswith("ALTER SESSION SET NLS_"):
+            async with self._call():
+                for name, value in re.findall(r"(NLS_\w+) ?= ?'?(\w+)'?", text):
+                    await self.postgresql.execute(f"SET oracle.{name} = '{value}'")
         elif text in ("SET TRANSACTION READ ONLY", "SET TRANSACTION READ WRITE"):
             if self._open:
                 raise ora(1453, "SET TRANSACTION must be first statement of transaction")

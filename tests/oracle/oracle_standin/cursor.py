@@ -65,7 +65,7 @@ class StandInCursor:
     ) -> StandInCursor | None:
         done = self._prepare(statement)
         values = by_name(statement, done, parameters if parameters is not None else named or None)
-        JOURNAL.note(statement, list(values.values()))
+        await JOURNAL.note(statement, list(values.values()))
         if done.kind == "block":
             await blocks.run(self.connection, statement, values, self._sizes)
         elif done.kind == "command":
@@ -103,7 +103,7 @@ class StandInCursor:
         rows = [{}] * parameters if isinstance(parameters, int) else list(parameters)
         given = [by_name(statement, done, row) for row in rows]
         for values in given:
-            JOURNAL.note(statement, list(values.values()))
+            await JOURNAL.note(statement, list(values.values()))
         finished = 0
         try:
             async with self.connection.statement(writes=True):

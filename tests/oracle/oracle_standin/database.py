@@ -76,12 +76,12 @@ CREATE VIEW all_mviews AS SELECT NULL::text AS owner, NULL::text AS mview_name W
 CREATE VIEW all_synonyms AS
   SELECT NULL::text AS owner, NULL::text AS synonym_name, NULL::text AS table_owner, NULL::text AS table_name,
     NULL::text AS db_link WHERE false;
+CREATE FUNCTION setting(name text, standard text) RETURNS text LANGUAGE sql STABLE STRICT RETURN
+  coalesce(current_setting('oracle.' || name, true), standard);
 CREATE VIEW nls_database_parameters AS
-  SELECT * FROM (VALUES ('NLS_CHARACTERSET', 'AL32UTF8'), ('NLS_COMP', 'BINARY'), ('NLS_SORT', 'BINARY'))
-    AS p (parameter, value);
-CREATE TABLE nls_settings (parameter text PRIMARY KEY, value text);
-INSERT INTO nls_settings VALUES ('NLS_COMP', 'BINARY'), ('NLS_SORT', 'BINARY'), ('NLS_NUMERIC_CHARACTERS', '.,');
-CREATE VIEW nls_session_parameters AS SELECT * FROM nls_settings;
+  SELECT p AS parameter, setting(p, v) AS value
+  FROM (VALUES ('NLS_CHARACTERSET', 'AL32UTF8'), ('NLS_COMP', 'BINARY'), ('NLS_SORT', 'BINARY')) AS s (p, v);
+CREATE VIEW nls_session_parameters AS SELECT * FROM nls_database_parameters WHERE parameter <> 'NLS_CHARACTERSET';
 """
 
 SCHEMA = "locus"
