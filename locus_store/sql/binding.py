@@ -159,9 +159,11 @@ class BoundSQLDriver(SQLDriver):
     def _translate(self, error: Exception) -> Exception:
         found: Exception
         if isinstance(error, InvalidRequestError):
-            # Closed, in need of a rollback, without a bind for our tables, or used by two at once: it says so itself.
+            # Closed, in need of a rollback, without a bind for our tables, or used by two at once: it says so itself,
+            # and then may quote a statement of the host's with its values.
+            said = str(error.args[0]).partition(" Original exception was:")[0]
             found = BackendError(
-                f"the {type(self._target).__name__} that this store is bound to cannot be used: {error}"
+                f"the {type(self._target).__name__} that this store is bound to cannot be used: {said}"
             )
             found.__cause__ = error
             return found
