@@ -18,7 +18,7 @@ from conftest import unavailable
 from drivers.plans import KEY, make_plan, tick
 from pgbouncer import PgBouncer
 from postgresql.steps import chain, fresh, lines, save
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from locus_store import BackendError, PostgreSQLBackend
 from locus_store.backends.postgresql import PostgreSQLDriver
@@ -126,6 +126,24 @@ async def test_case_61_a_hundred_mixed_calls(open_store: Any, pooled: str, postg
                 assert await direct.fetchval(locks) == 0
     finally:
         await direct.close()
+
+
+async def test_case_61_sessions_of_a_host(pooled: str) -> None:
+    """Twelve transactions of a host's at once, each with a store bound to it."""
+    async with PostgreSQLBackend(dsn=pooled) as store, engine(pooled, **RECIPE) as made:
+        await store.setup()
+
+        async def request(i: int) -> None:
+            for n in range(8):
+                async with AsyncSession(made) as session, session.begin():
+                    bound = store.bind(session)
+                    found = await bound.load(f"t{i}") or {"lines": []}
+                    assert found["lines"] == [*range(n)]
+                    await bound.save(f"t{i}", {"lines": [*range(n + 1)]}, f"named{n}" if n % 2 else None)
+            assert len(await store.list_checkpoints(f"t{i}")) == 8
+
+        await asyncio.gather(*map(request, range(12)))
+        assert len(await store.list_threads(limit=None)) == 12
 
 
 async def test_several_processes_one_after_another(pooled: str) -> None:
