@@ -22,7 +22,7 @@ def document(task: int, i: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize(("saves", "restarts"), [(200, 1), pytest.param(2000, 10, marks=pytest.mark.endurance)])
+@pytest.mark.parametrize(("saves", "restarts"), [(200, 1), pytest.param(1000, 5, marks=pytest.mark.endurance)])
 async def test_a_restart_in_the_middle_of_saves(request, name, how, saves, restarts):
     """Each save raised or is there, whole; the first call after the server came back works."""
     server = request.getfixturevalue(f"new_{name}")(SETTINGS[name])
