@@ -534,11 +534,12 @@ async def test_two_processes_save_to_one_thread(driver: FileDriver, folder: Path
 
 
 @pytest.mark.parametrize("kind", ["plain", "mixed"])
-async def test_case_53_killed_at_random(driver: FileDriver, folder: Path, kind: str) -> None:
+@pytest.mark.parametrize("turns", [10, pytest.param(50, marks=pytest.mark.endurance)])
+async def test_case_53_killed_at_random(driver: FileDriver, folder: Path, kind: str, turns: int) -> None:
     acknowledged: dict[str, str] = {}
     dropping: set[str] = set()
     dropped: set[str] = set()
-    for turn in range(20):
+    for turn in range(turns):
         process = child(folder, f"k{turn}", 10_000, kind)
         assert process.stdout is not None
         said = [process.stdout.readline()]
@@ -559,7 +560,7 @@ async def test_case_53_killed_at_random(driver: FileDriver, folder: Path, kind: 
             found = await load(driver, checkpoint_id)
             if not checkpoint_id.endswith("again") and checkpoint_id in acknowledged:
                 assert found[-1] == acknowledged[checkpoint_id]
-    assert len(acknowledged) > 20
+    assert len(acknowledged) > turns // 2
     assert await names(driver) == ["t"]
     assert {p.name[0] for p in (folder / THREAD).iterdir()} <= set("tcb")
     await grow(driver, "last")

@@ -237,7 +237,7 @@ def lines_of(stored: Stored, number: int, r: Range, key: Key) -> list[str]:
 
 @pytest.mark.parametrize("name", DRIVERS)
 @given(history=st.lists(steps, max_size=25))
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_same_as_memory(name: str, history: list[Any]) -> None:
     async def run() -> None:
         with tempfile.TemporaryDirectory() as folder:
