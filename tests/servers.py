@@ -541,7 +541,9 @@ class _ManagedMariaDB(MariaDBServer):
             raise
 
     def _options(self, **more: str) -> list[str]:
-        options = {"datadir": str(self._data), "user": pwd.getpwuid(os.geteuid()).pw_name, **more}
+        # A server that starts throws away what others have in a folder for temporary tables, so each has its own.
+        options = {"datadir": str(self._data), "tmpdir": str(self._folder.path)}
+        options |= {"user": pwd.getpwuid(os.geteuid()).pw_name, **more}
         return [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
 
     def _initialise(self, install: str) -> None:
