@@ -30,11 +30,12 @@ async def grow(driver: MemoryDriver, first: int, count: int) -> None:
 async def test_a_save_costs_what_is_new() -> None:
     driver = MemoryDriver()
     times = []
-    for first in (1, 2001, 4001):
+    for first in range(1, 6001, 200):
         start = time.process_time()
-        await grow(driver, first, 2000)
+        await grow(driver, first, 200)
         times.append(time.process_time() - start)
-    assert times[2] < 3 * times[0] + 0.05
+    # The best of ten: what else the machine does only makes it longer.
+    assert min(times[20:]) < 3 * min(times[:10]) + 0.005
     stored = await driver.get(KEY, None, now=tick())
     assert document(stored) == {1: [f'"x{i}"' for i in range(1, 6001)]}
 
