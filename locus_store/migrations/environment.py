@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from locus_store.core.errors import MissingDependencyError
 from locus_store.migrations.filters import our_object, ours
-from locus_store.migrations.locks import commits_ddl, database_lock, refuse_transaction
+from locus_store.migrations.locks import commits_ddl, database_lock, locks_version_table, refuse_transaction
 from locus_store.migrations.unfinished import put_right
 from locus_store.migrations.urls import ENVIRONMENT, database_url, schema_in
 from locus_store.sql.models import models_in
@@ -52,7 +52,8 @@ def run() -> None:
     if context.is_offline_mode():
         _offline(url, schema)
         return
-    _log.info("Database: %s", url.render_as_string(hide_password=True))
+    shown = url.difference_update_query(["wallet_password"])
+    _log.info("Database: %s", shown.render_as_string(hide_password=True))
     try:
         with_connection(url, lambda connection: _online(connection, schema))
     except MissingDependencyError as error:
@@ -147,15 +148,19 @@ def _online(connection: Connection, schema: str | None) -> None:
             return
         if joined:
             refuse_transaction(connection)
+        late = locks_version_table(connection)
         with database_lock(connection, schema):
             put_right(connection, schema)
             try:
                 context.run_migrations()
             except Exception:
                 # Elsewhere it goes with the transaction.
-                if commits_ddl(connection):
+                if commits_ddl(connection) and not late:
                     _remove_empty_version_table(connection, schema)
                 raise
+            if not late:
+                _remove_empty_version_table(connection, schema)
+        if late:
             _remove_empty_version_table(connection, schema)
 
 

@@ -8,10 +8,27 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
-from sqlalchemy import BigInteger, Connection, String, bindparam, column, func, select, table
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    bindparam,
+    column,
+    func,
+    insert,
+    literal_column,
+    select,
+    table,
+)
 from sqlalchemy.exc import DBAPIError
 
 from locus_store.core.errors import StoreBusyError, TransactionNotAllowedError
+from locus_store.sql.schema import VERSION_TABLE
+from locus_store.sql.types import ascii_name
 
 # "locus_st" as a number of 64 bits: whoever migrates our tables in this database holds this advisory lock.
 _ADVISORY_KEY = int.from_bytes(b"locus_st", "big")
@@ -123,9 +140,62 @@ def _lock_mysql(connection: Connection, schema: str | None) -> Iterator[None]:
             connection.scalar(select(func.release_lock(name)))
 
 
+@contextmanager
+def _lock_oracle(connection: Connection, schema: str | None) -> Iterator[None]:
+    """A second session's row that is never committed, in Alembic's table: whoever inserts the same one waits.
+
+    DDL would release a lock of the session that sends it, LOCK TABLE would keep that session's own rows out, and
+    DBMS_LOCK has to be granted. The row goes when the second session ends, however it ends.
+    """
+    notes = _oracle_notes(schema)
+    try:
+        notes.create(connection)
+    except DBAPIError as error:
+        if _oracle_code(error) != _NAME_IN_USE:
+            raise
+    row = insert(notes).inline().values(version_num=literal_column("'migrating'"))
+    # A pool of its own: the connection's may be one connection large.
+    pool = connection.engine.pool.recreate()
+    try:
+        second = pool.connect()
+        try:
+            cursor = second.cursor()
+            cursor.execute(str(row.compile(connection)))
+            cursor.close()
+            yield
+            # Who comes next must see the rows as well, and not tables without them.
+            connection.exec_driver_sql("COMMIT")
+        finally:
+            # Without it the server has to find out that the session is gone.
+            with suppress(Exception):
+                second.rollback()
+            second.close()
+    finally:
+        pool.dispose()
+
+
+def _oracle_notes(schema: str | None) -> Table:
+    number = Column("version_num", ascii_name(32), nullable=False)
+    key = PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc")
+    return Table(VERSION_TABLE, MetaData(), number, key, schema=schema)
+
+
+def _oracle_code(error: DBAPIError) -> object:
+    return getattr(error.orig.args[0], "code", None) if error.orig is not None and error.orig.args else None
+
+
+_NAME_IN_USE = 955
+
+
+def locks_version_table(connection: Connection) -> bool:
+    """Whether Alembic's table cannot be removed while `database_lock` is held, for it is what is locked."""
+    return connection.dialect.name == "oracle"
+
+
 _LOCKS: dict[str, Callable[[Connection, str | None], AbstractContextManager[None]]] = {
     "postgresql": _lock_postgresql,
     "sqlite": _lock_sqlite,
     "mysql": _lock_mysql,
     "mariadb": _lock_mysql,
+    "oracle": _lock_oracle,
 }

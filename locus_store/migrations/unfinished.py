@@ -5,7 +5,7 @@ All of it is done by the one who holds the lock, so nobody else is in the middle
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Connection, MetaData, String, Table, exists, insert, inspect, select
+from sqlalchemy import Column, Connection, MetaData, String, Table, insert, inspect, literal_column, select
 
 from locus_store.migrations.locks import commits_ddl
 from locus_store.sql.models import metadata
@@ -49,4 +49,4 @@ def _version_table(schema: str | None) -> Table:
 
 
 def _is_empty(connection: Connection, table: Table) -> bool:
-    return not connection.scalar(select(exists().select_from(table)))
+    return connection.execute(select(literal_column("1")).select_from(table).limit(1)).first() is None

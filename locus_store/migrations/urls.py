@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from locus_store.sql.client_parameters import MYSQL_CLIENT, POSTGRESQL_CLIENT, SCHEMA_OPTIONS
+from locus_store.sql.client_parameters import MYSQL_CLIENT, ORACLE_CLIENT, POSTGRESQL_CLIENT, SCHEMA_OPTIONS
 
 ENVIRONMENT = "LOCUS_STORE_URL"
 DEFAULT = "sqlite:///locus_store.db"
@@ -21,12 +22,15 @@ _DRIVERS = {
     "postgresql": "postgresql+asyncpg",
     "mysql": "mysql+asyncmy",
     "mariadb": "mariadb+asyncmy",
+    "oracle": "oracle+oracledb_async",
+    "oracle+oracledb": "oracle+oracledb_async",
 }
 _CLIENTS = {
     "sqlite+pysqlite": POSTGRESQL_CLIENT,
     "postgresql+asyncpg": POSTGRESQL_CLIENT,
     "mysql+asyncmy": MYSQL_CLIENT,
     "mariadb+asyncmy": MYSQL_CLIENT,
+    "oracle+oracledb_async": ORACLE_CLIENT,
 }
 
 
@@ -75,4 +79,22 @@ def engine_url(text: str) -> URL:
     if url.drivername == "postgresql+asyncpg" and "sslmode" in url.query:
         # libpq's word for it.
         url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": url.query["sslmode"]})
+    if url.drivername == "oracle+oracledb_async":
+        url = _oracle(url)
     return url
+
+
+def _oracle(url: URL) -> URL:
+    """What follows the slash is a service here, as in a store's URL, and no SID; a wallet needs TLS."""
+    query: dict[str, Any] = dict(url.query)
+    service = url.database or query.pop("service_name", None)
+    wallet = query.get("wallet_location")
+    if wallet:
+        query.setdefault("config_dir", wallet)
+    if url.host and service:
+        tls = "tcps://" if wallet or query.pop("protocol", "tcp") == "tcps" else ""
+        query["dsn"] = f"{tls}{url.host}:{url.port or 1521}/{service}"
+        return URL.create(url.drivername, url.username, url.password, query=query)
+    if url.host and "sid" in query:
+        url = url.set(database=str(query.pop("sid")))
+    return url.set(query=query)

@@ -20,7 +20,7 @@ from locus_store.migrations.urls import database_url, engine_url, schema_in
         ("postgres://h/d", "postgresql+asyncpg"),
         ("postgresql+asyncpg://h/d", "postgresql+asyncpg"),
         ("postgresql+psycopg://h/d", "postgresql+psycopg"),
-        ("oracle://h/d", "oracle"),
+        ("oracle://h/d", "oracle+oracledb_async"),
     ],
 )
 def test_the_driver(given: str, driver: str) -> None:
@@ -66,3 +66,26 @@ def test_options_of_the_store_in_the_url_are_no_business_of_the_client() -> None
     assert dict(engine_url("sqlite:///x.db?tenant=acme").query) == {}
     assert schema_in({"url": "postgresql://h/d?tenant=acme&schema=agents"}) == "agents"
     assert schema_in({"url": "postgresql://h/d"}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("oracle://u:p%40@h/FREEPDB1", "oracle+oracledb_async://u:***@?dsn=h%3A1521%2FFREEPDB1"),
+        ("oracle+oracledb://u:p@h:1522/?service_name=S&tenant=t", "oracle+oracledb_async://u:***@?dsn=h%3A1522%2FS"),
+        ("oracle://u:p@h:1522?sid=XE", "oracle+oracledb_async://u:***@h:1522/XE"),
+        ("oracle://u:p@alias", "oracle+oracledb_async://u:***@alias"),
+    ],
+)
+def test_an_oracle_url_names_a_service(text: str, found: str) -> None:
+    assert engine_url(text).render_as_string() == found
+
+
+def test_a_wallet_is_also_where_names_are_looked_up_and_needs_tls() -> None:
+    url = engine_url("oracle://u:p@h:1522/S?wallet_location=/w&wallet_password=x")
+    assert dict(url.query) == {
+        "wallet_location": "/w",
+        "wallet_password": "x",
+        "config_dir": "/w",
+        "dsn": "tcps://h:1522/S",
+    }
