@@ -31,11 +31,16 @@ from locus_store.backends.file import FileBackend
 from locus_store.backends.file.formats import load as read_header
 from locus_store.backends.memory import MemoryBackend
 from locus_store.backends.mysql import MySQLBackend
+from locus_store.backends.oracle import OracleBackend
+from locus_store.backends.oracle.options import address as oracle_address
 from locus_store.backends.postgresql import PostgreSQLBackend
 from locus_store.backends.sqlite import SQLiteBackend
 from locus_store.core.backend import Backend
 from locus_store.core.capabilities import Capabilities
 from locus_store.sql.models import Block, Checkpoint, Schema, metadata
+
+ORACLE_URL = "LOCUS_STORE_TEST_ORACLE_URL"
+"""The environment variable that names a real Oracle database."""
 
 Change = Callable[[bytes], bytes]
 
@@ -466,6 +471,78 @@ class OracleStandInPlace(PostgreSQLPlace):
         assert JOURNAL.wrong == []
 
 
+class OraclePlace(Place):
+    """A real Oracle database, where ``LOCUS_STORE_TEST_ORACLE_URL`` names one; its user's own tables are emptied."""
+
+    name = "oracle"
+    capabilities = dataclasses.replace(EVERYTHING, reclaim=False)
+    pooled: ClassVar = {"min_pool_size": 1, "max_pool_size": 1}
+
+    def __init__(self, **_: Any) -> None:
+        self.url = os.environ[ORACLE_URL]
+        self.address = json.dumps(["locus_store.backends.oracle", "OracleBackend", {"dsn": self.url}])
+        servers.run_apart(self._create_schema())
+        self.execute(*[f"DELETE FROM {table}" for table in TABLES])
+
+    async def _create_schema(self) -> None:
+        async with self.open() as store:
+            await store.setup()
+
+    def open(self, **options: Any) -> Backend:
+        return OracleBackend(dsn=self.url, **options)
+
+    def execute(self, *statements: str, **values: Any) -> list[Any]:
+        """Runs statements and commits, by a connection of its own; the rows of the last."""
+        import oracledb
+
+        rows: list[Any] = []
+        with oracledb.connect(**oracle_address(self.url)) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement, values, fetch_lobs=False)
+                rows = cursor.fetchall() if cursor.description else []
+            connection.commit()
+        return rows
+
+    def count(self) -> int:
+        return sum(self.execute(f"SELECT COUNT(*) FROM {table}")[0][0] for table in TABLES)
+
+    def size(self) -> int:
+        lengths = " + ".join(f"NVL(DBMS_LOB.GETLENGTH({name}), 0)" for name in ("payload", "ranges", "metadata"))
+        sums = [
+            f"SELECT NVL(SUM({lengths}), 0) FROM {Checkpoint.__tablename__}",
+            f"SELECT NVL(SUM(DBMS_LOB.GETLENGTH(payload)), 0) FROM {Block.__tablename__}",
+        ]
+        return int(sum(self.execute(statement)[0][0] for statement in sums))
+
+    def damage(self, checkpoint_id: str, change: Change, what: Literal["payload", "block"] = "payload") -> None:
+        for row, old in self._stored(checkpoint_id)[slice(1) if what == "payload" else slice(1, None)]:
+            table = Checkpoint.__tablename__ if what == "payload" else Block.__tablename__
+            self.execute(f"UPDATE {table} SET payload = :changed WHERE ROWID = :place", changed=change(old), place=row)
+
+    def payloads(self, checkpoint_id: str) -> list[bytes]:
+        return [payload for _, payload in self._stored(checkpoint_id)]
+
+    def _stored(self, checkpoint_id: str) -> list[Any]:
+        checkpoints, blocks = Checkpoint.__tablename__, Block.__tablename__
+        return self.execute(
+            f"SELECT ROWID, payload FROM {checkpoints} WHERE checkpoint_id = :named", named=checkpoint_id
+        ) + self.execute(
+            f"SELECT b.ROWID, b.payload FROM {blocks} b JOIN {checkpoints} c ON c.thread = b.thread"
+            " AND c.own_block BETWEEN b.block_number AND b.last_number WHERE c.checkpoint_id = :named",
+            named=checkpoint_id,
+        )
+
+    def back_up(self) -> Callable[[], None]:
+        kept = {table: f"backup_{os.urandom(4).hex()}" for table in TABLES}
+        self.execute(*[f"CREATE TABLE {copy} AS SELECT * FROM {table}" for table, copy in kept.items()])
+
+        def restore() -> None:
+            changes = [(f"DELETE FROM {t}", f"INSERT INTO {t} SELECT * FROM {copy}") for t, copy in kept.items()]
+            self.execute(*[statement for pair in changes for statement in pair])
+
+        return restore
+
+
 async def create_postgresql_schema(url: str) -> None:
     """Makes the tables in an empty database."""
     async with PostgreSQLBackend(dsn=url) as store:
@@ -584,6 +661,7 @@ async def create_mariadb_schema(url: str) -> None:
 TABLE: dict[str, type[Place]] = {
     place.name: place
     for place in (MemoryPlace, FilePlace, SQLitePlace, PostgreSQLPlace, MariaDBPlace, OracleStandInPlace)
+    + ((OraclePlace,) if os.environ.get(ORACLE_URL) else ())
 }
 """The backends of the shared suite."""
 
