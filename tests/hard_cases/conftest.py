@@ -12,6 +12,7 @@ from pathlib import Path
 import backends
 import pytest
 import servers
+from oracle.oracle_standin import install
 from store_fixtures import (
     checkpointer,
     clock,
@@ -52,4 +53,9 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[bac
         return
     url = request.getfixturevalue("postgresql_url")
     server = request.getfixturevalue("postgresql_server")
+    if request.param == "oracle-standin":
+        servers.note_ran("oracle-standin")
+        servers.run_apart(install(url))
+        yield backends.OracleStandInPlace(server=server, url=url, empty=True)
+        return
     yield backends.PostgreSQLPlace(server=server, url=url, empty=True)

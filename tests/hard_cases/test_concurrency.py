@@ -30,6 +30,7 @@ async def test_case_47_fifty_threads_at_once(store, other):
     assert set(await other.list_threads()) == {f"t{i}" for i in range(50)}
 
 
+@pytest.mark.parametrize("new_database", ["sqlite", "postgresql", "mariadb", "oracle-standin"], indirect=True)
 async def test_case_48_the_first_burst_on_a_new_database(new_database):
     a, b = new_database.open(), new_database.open()
     doomed = new_database.open()
@@ -50,7 +51,7 @@ async def test_case_48_the_first_burst_on_a_new_database(new_database):
             await store.close()
 
 
-@only("sqlite", "postgresql", "mariadb")
+@only("sqlite", "postgresql", "mariadb", "oracle-standin")
 async def test_case_49_twenty_saves_under_one_id(store, other):
     returned = await asyncio.gather(*[(store, other)[i % 2].save("t", {"i": i}, "same") for i in range(20)])
     assert returned == ["same"] * 20

@@ -226,7 +226,7 @@ async def test_case_11_whole_files_damaged(store, open_store, place):
         assert await reader.load("t", "old") == {"n": 1}
 
 
-@only("sqlite", "postgresql", "mariadb")
+@only("sqlite", "postgresql", "mariadb", "oracle-standin")
 async def test_case_13_payloads_are_binary_columns(open_store, place):
     class NoText:
         name = "notext"

@@ -9,15 +9,15 @@ TESTS = Path(__file__).parents[1]
 
 CASES = [
     *(1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 13),
-    *(14, 18, 19, 20, 22, 23),
-    *(25, 26, 27, 28, 31, 33),
+    *(14, 15, 16, 18, 19, 20, 22, 23),
+    *(25, 26, 27, 28, 30, 31, 33),
     *(34, 36, 37, 38, 41),
     *(42, 43, 44, 45),
     *(47, 48, 49, 50, 51, 53, 58, 59, 62, 63, 64),
     *(67, 69, 70, 72, 74, 76),
     *(79, 80),
 ]
-"""Without those of object storage, Redis, OpenSearch and Oracle only (15, 16, 30, 54 to 57, 77), and of poolers (61)."""
+"""Without those of object storage, Redis, OpenSearch only (54 to 57, 77), and of poolers (61)."""
 
 ELSEWHERE = {
     67: ("migrations/test_bound_setup.py", "test_case_67_in_the_callers_transaction"),

@@ -56,6 +56,7 @@ async def test_case_69_a_role_that_may_only_use_rows(open_store, place, rows_onl
         place.execute("DROP EVENT TRIGGER no_ddl", "DROP FUNCTION no_ddl()")
 
 
+@pytest.mark.parametrize("new_database", ["sqlite", "postgresql", "mariadb", "oracle-standin"], indirect=True)
 async def test_case_69_missing_tables_are_named(new_database):
     store = new_database.open(create_schema=False)
     try:
@@ -78,6 +79,7 @@ async def test_case_69_missing_tables_are_named(new_database):
         await store.close()
 
 
+@pytest.mark.parametrize("new_database", ["sqlite", "postgresql", "mariadb", "oracle-standin"], indirect=True)
 async def test_case_69_tables_of_which_some_are_gone(new_database):
     async with new_database.open() as store:
         await store.save("t", {"n": 1})

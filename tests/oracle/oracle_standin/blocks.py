@@ -85,12 +85,12 @@ async def run(connection: StandInConnection, sql: str, values: Mapping[str, Any]
             row = await prepared.fetchrow(*[value.value for _, value in arguments])
     except oracledb.Error as error:
         if block.undoes and not getattr(error.args[0], "is_session_dead", False):
-            await connection.rollback()
+            await connection.ended("ROLLBACK", within=True)
         raise
     if row["o_ending"] == "COMMIT":
-        await connection.ended("COMMIT")
+        await connection.ended("COMMIT", within=True)
     elif row["o_ending"] == "ROLLBACK":
-        await connection.ended("ROLLBACK")
+        await connection.ended("ROLLBACK", within=True)
     for bind, variable in variables:
         variable.setvalue(0, await variable.convert(plain(row[f"o_{bind.lower()}"]), None))
 

@@ -134,12 +134,12 @@ class StandInConnection:
     # ---------------------------------------------------------------------------------------------------- transactions
 
     @asynccontextmanager
-    async def _call(self, *, waited: bool = False, ddl: bool = False) -> AsyncIterator[None]:
+    async def _call(self, *, waited: bool = False, ddl: bool = False, counts: bool = True) -> AsyncIterator[None]:
         """One call to the server: one at a time, and its errors are Oracle's."""
         async with self._lock:
             if self._closed:
                 raise dpy(1001, "not connected to database")
-            JOURNAL.calls += 1
+            JOURNAL.calls += counts
             try:
                 async with asyncio.timeout(self.call_timeout / 1000 if self.call_timeout else None):
                     yield
@@ -161,13 +161,13 @@ class StandInConnection:
         await self.postgresql.execute(f"BEGIN ISOLATION LEVEL {how} {look}; SAVEPOINT statement")
         self._open, self._read_only, self._dirty = True, read_only, False
 
-    async def ended(self, how: str) -> None:
-        """End the transaction, if there is one."""
+    async def ended(self, how: str, *, within: bool = False) -> None:
+        """End the transaction, if there is one; `within` a call that was made already."""
         if not self._open:
             if self._closed:
                 raise dpy(1001, "not connected to database")
             return
-        async with self._call():
+        async with self._call(counts=not within):
             self._open = self._read_only = self._dirty = False
             await self.postgresql.execute(how)
 
