@@ -23,7 +23,7 @@ from sqlalchemy import URL, Connection, MetaData, NullPool, Table, create_engine
 from sqlalchemy.exc import NoSuchModuleError
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from locus_store.core.errors import MissingDependencyError
+from locus_store.core.errors import MissingDependencyError, SchemaError
 from locus_store.migrations.filters import our_object, ours
 from locus_store.migrations.locks import commits_ddl, database_lock, locks_version_table, refuse_transaction
 from locus_store.migrations.unfinished import put_right
@@ -56,7 +56,7 @@ def run() -> None:
     _log.info("Database: %s", shown.render_as_string(hide_password=True))
     try:
         with_connection(url, lambda connection: _online(connection, schema))
-    except MissingDependencyError as error:
+    except (MissingDependencyError, SchemaError) as error:
         if config.cmd_opts is None:
             raise
         raise CommandError(str(error)) from error

@@ -9,7 +9,7 @@ from sqlalchemy import Column, Connection, MetaData, String, Table, insert, insp
 
 from locus_store.migrations.locks import commits_ddl
 from locus_store.sql.models import metadata
-from locus_store.sql.schema import VERSION_TABLE, state
+from locus_store.sql.schema import VERSION_TABLE, refuse, state
 from locus_store.sql.types import TABLE_OPTIONS
 
 
@@ -18,6 +18,9 @@ def put_right(connection: Connection, schema: str | None) -> None:
 
     - Tables without the schema row, which is written last: they are removed if all of them are empty.
     - The schema row is there, and Alembic's table, which is written after it, is empty: it is filled.
+
+    Raises:
+        SchemaIncompleteError: Something could be lost.
     """
     if not commits_ddl(connection):
         return
@@ -30,9 +33,10 @@ def put_right(connection: Connection, schema: str | None) -> None:
             for table in metadata.sorted_tables
             if table.name not in found.missing
         ]
-        if all(_is_empty(connection, table) for table in ([*there, notes] if noted else there)):
-            for table in there:
-                table.drop(connection)
+        if not all(_is_empty(connection, table) for table in ([*there, notes] if noted else there)):
+            refuse(found)
+        for table in there:
+            table.drop(connection)
     elif noted and found.revision is not None and _is_empty(connection, notes):
         connection.execute(insert(notes), {"version_num": found.revision})
 
