@@ -140,6 +140,7 @@ class AsyncSQLDriver(SQLDriver):
     ) -> R:
         def work(connection: Connection, progress: Progress) -> R:
             with connection.begin():
+                self.dialect.check_connection(connection)
                 self._begin(connection, isolation)
                 result = function(connection, *args, **kwargs)
                 progress.committing = isolation == WRITING

@@ -13,7 +13,7 @@ from sqlalchemy import URL, Connection, bindparam, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from locus_store.backends.mysql.options import address, place
+from locus_store.backends.mysql.options import address, place, refuse_isolation
 from locus_store.core.errors import BackendError, MissingDependencyError
 from locus_store.core.frames import Codec
 from locus_store.sql.async_driver import WRITING, AsyncSQLDriver, Progress
@@ -91,6 +91,7 @@ class MySQLDriver(AsyncSQLDriver):
             self._place = place(engine.url)
         elif url is not None:
             where, connect = address(url, connect_args, lock_timeout)
+            refuse_isolation(engine_options or {})
             self._place = place(where)
             # Nothing is left open on a connection that is brought back: see `_begin`.
             options = {"pool_size": max_pool_size, "pool_reset_on_return": None, **(engine_options or {})}

@@ -79,3 +79,9 @@ def refuse(charset: str, collation: str | None, autocommit: bool, use_pure: bool
         raise ValueError("autocommit=True: what a save writes is one transaction; leave it out")
     if use_pure is not None:
         raise ValueError(f"use_pure={use_pure!r}: it belongs to another client; this store uses asyncmy; leave it out")
+
+
+def refuse_isolation(engine_options: Mapping[str, Any]) -> None:
+    """The isolation level of own connections is the store's affair; raises ValueError if there is one."""
+    if "isolation_level" in {*engine_options, *engine_options.get("execution_options", {})}:
+        raise ValueError("isolation_level: own connections are READ COMMITTED, and cannot be changed; leave it out")

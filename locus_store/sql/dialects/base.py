@@ -125,6 +125,13 @@ class Dialect:
 
     # ------------------------------------------------------------------------------------------------------- writing
 
+    def check_connection(self, connection: Connection) -> None:
+        """Return if statements mean on a host's connection what they say; it sends nothing.
+
+        Raises:
+            BackendError: They do not; the message says what to change.
+        """
+
     def writer(self, connection: Connection) -> Connection:
         """The connection as the functions that write must be given it."""
         return connection

@@ -80,6 +80,9 @@ _TOO_LARGE = 1153
 _ESCAPE = "!"
 """A backslash would depend on sql_mode."""
 
+_NO_BACKSLASH_ESCAPES = 512
+"""In the status that the server sends with each answer."""
+
 _ESCAPED = b"\0\n\r\x1a\"'\\"
 _AROUND = 16 * 1024
 """Bytes of a statement beside its large values, at most."""
@@ -116,6 +119,19 @@ class MySQLDialect(Dialect):
         if self._joining is None:
             self._joining = JoinedMySQLDialect()
         return self._joining
+
+    def check_connection(self, connection: Connection) -> None:
+        """See `Dialect.check_connection`.
+
+        asyncmy writes values into statements and escapes them by backslashes, whatever the session says of those.
+        """
+        if connection.dialect.driver == "asyncmy":
+            driver: Any = connection.connection.driver_connection
+            if driver.server_status & _NO_BACKSLASH_ESCAPES:
+                raise BackendError(
+                    "the session's sql_mode has NO_BACKSLASH_ESCAPES, under which asyncmy does not escape bytes "
+                    "safely; take it out of the sql_mode of this engine's connections"
+                )
 
     # -------------------------------------------------------------------------------------------------------- errors
 
