@@ -155,6 +155,7 @@ class BoundSQLDriver(SQLDriver):
             )
         if self.dialect.in_autocommit(connection):
             raise ValueError("the connection is in autocommit, so it has no transaction that a store could join")
+        self.dialect.check_connection(connection)
 
     def _translate(self, error: Exception) -> Exception:
         found: Exception

@@ -242,11 +242,15 @@ class JoinedMySQLDialect(MySQLDialect):
         plain: Connection = getattr(connection, "beneath", connection)
         seen = plain.execute(SEE_THREAD, {"tenant": key.tenant, "name": key.thread_id}).first()
         if (None if seen is None else ThreadRow._make(seen)) != locked:
-            raise TransactionConflictError(
-                f"thread {key.thread_id!r} was changed by others after this transaction had read its first row: roll "
-                "back and run the whole transaction again; in READ COMMITTED this does not happen"
-            )
+            raise _changed(key)
         return locked
+
+
+def _changed(key: Key) -> TransactionConflictError:
+    return TransactionConflictError(
+        f"thread {key.thread_id!r} was changed by others after this transaction had read its first row: roll back and "
+        "run the whole transaction again; in READ COMMITTED this does not happen"
+    )
 
 
 class CurrentReads:
