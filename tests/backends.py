@@ -462,7 +462,8 @@ class OracleStandInPlace(PostgreSQLPlace):
         self.execute(f"CREATE SCHEMA {name}", *[f"CREATE TABLE {name}.{t} AS TABLE {t}" for t in TABLES])
 
         def restore() -> None:
-            self.execute("; ".join([f"DELETE FROM {t}; INSERT INTO {t} TABLE {name}.{t}" for t in TABLES]))
+            steps = [f"DELETE FROM {t}; INSERT INTO {t} TABLE {name}.{t};" for t in TABLES]
+            self.execute(f"DO $$ BEGIN {' '.join(steps)} END $$")
 
         return restore
 
