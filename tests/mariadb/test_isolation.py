@@ -112,7 +112,12 @@ async def test_a_checkpoint_that_went_without_a_trace_on_its_thread(
 ) -> None:
     """Others need all that it held, so only its own row goes: the transaction still sees it, the save must not."""
     await store.delete("t", "c2")
-    await other.bind(host).save("t", messages("a", "b", "x"), "c2")
+    with pytest.raises(TransactionConflictError):
+        await other.bind(host).save("t", messages("a", "b", "x"), "c2")
+    await host.rollback()
+    bound = other.bind(host)
+    await bound.save("t", messages("a", "b", "x"), "c2")
+    assert await bound.load("t", "c2") == messages("a", "b", "x")
     await host.commit()
     assert await store.load("t", "c2") == messages("a", "b", "x")
     assert await store.list_checkpoints("t") == ["c2", "c3", "c1"]

@@ -31,8 +31,9 @@ from sqlalchemy.dialects.mysql import CHAR, insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from locus_store.core.driver import Key, Stored
+from locus_store.core.driver import Key, Plan, PutResult, Stored
 from locus_store.core.errors import BackendError, PayloadTooLargeError, TransactionConflictError
+from locus_store.core.frames import Codec
 from locus_store.core.patterns import Pattern
 from locus_store.sql.dialects.base import Dialect, Kind
 from locus_store.sql.statements import (
@@ -244,6 +245,28 @@ class JoinedMySQLDialect(MySQLDialect):
         if (None if seen is None else ThreadRow._make(seen)) != locked:
             raise _changed(key)
         return locked
+
+    def put(self, connection: Connection, key: Key, plan: Plan, codec: Codec | None) -> PutResult:
+        """See `Dialect.put`.
+
+        A checkpoint that others deleted leaves no trace on its thread if others still need all that it held. This
+        transaction sees it all the same, and would see two under one id.
+
+        Raises:
+            TransactionConflictError: The transaction sees another state of that checkpoint than the newest.
+        """
+        thread = None if plan.fresh_id else self.lock_thread(connection, key)
+        if thread is not None:
+            plain: Connection = getattr(connection, "beneath", connection)
+            place = {"of_thread": thread.id, "checkpoint": plan.checkpoint_id}
+            if plain.execute(_SEE_CHECKPOINT, place).first() != connection.execute(_SEE_CHECKPOINT, place).first():
+                raise _changed(key)
+        return super().put(connection, key, plan, codec)
+
+
+_SEE_CHECKPOINT = select(CHECKPOINTS.c.id, CHECKPOINTS.c.stamp).where(
+    CHECKPOINTS.c.thread == bindparam("of_thread"), CHECKPOINTS.c.checkpoint_id == bindparam("checkpoint")
+)
 
 
 def _changed(key: Key) -> TransactionConflictError:
