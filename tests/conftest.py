@@ -26,6 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # The caller's own store is none of the tests' business, nor are the options of libpq.
     for name in [name for name in os.environ if name == "LOCUS_STORE_URL" or name.startswith("PG")]:
         del os.environ[name]
+    if not os.environ.get("LOCUS_STORE_TEST_ORACLE_URL"):
+        servers.note_missing("oracle", "LOCUS_STORE_TEST_ORACLE_URL names no server")
 
 
 # `make test` runs the tests in two processes (pytest-xdist), each with servers of its own: what they record is sent to

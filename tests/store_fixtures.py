@@ -114,7 +114,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
     return _make(request, tmp_path)
 
 
-@pytest.fixture(params=[*backends.TABLE, *SESSIONS])
+# A synchronous session runs the same code as an asynchronous one, so over servers it is among the long tests.
+_LONG = ("postgresql-sync", "mariadb-sync")
+_SESSIONS = [pytest.param(name, marks=pytest.mark.endurance) if name in _LONG else name for name in SESSIONS]
+
+
+@pytest.fixture(params=[*backends.TABLE, *_SESSIONS])
 def place_or_session(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
     """As `place`, which it is imported as; the backends are also gone through by sessions of a host's."""
     return _make(request, tmp_path)

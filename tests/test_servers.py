@@ -282,6 +282,7 @@ class TestSummary:
             "backend sqlite: ran, 1 test (SQLite 3.45)",
             "backend postgresql: not run: no server: none",
             "backend mariadb: not run: no selected test uses it",
+            "backend oracle-standin: not run: no selected test uses it",
             "backend oracle: not run: no URL",
         ]
 
@@ -300,5 +301,6 @@ class TestSummary:
             "backend sqlite: ran, 2 tests (SQLite 3.45)",
             "backend postgresql: not run: no selected test uses it",
             "backend mariadb: not run: no selected test uses it",
+            "backend oracle-standin: not run: no selected test uses it",
             "backend oracle: not run: no URL",
         ]
