@@ -14,6 +14,10 @@ from locus_store.core.unchanged import digest_of
 
 MIN_RUN = 64
 """A run of old entries that is not at the beginning is reused only above so many bytes."""
+_STEPS = 1000
+"""Comparing by content steps over all elements before; to encode an element costs about as much as so many steps."""
+_AT_FIRST = 1000 * _STEPS
+"""So many steps are taken in any case."""
 
 
 class Draft:
@@ -183,17 +187,27 @@ def _match_tail(draft: Draft, entries: Remembered) -> None:
         return
     by_digest = {d: i for i, d in enumerate(entries.digests[: entries.count])}
     expected = at
+    # Where nearly every element has changed, comparing by content is fruitless, and digests alone are compared.
+    steps = _AT_FIRST
     while at < draft.count:
         where = expected
-        length = _run(draft, entries, at, where) if where < entries.count else 0
+        length = 0
+        if where < entries.count and steps > 0:
+            length = _run(draft, entries, at, where)
+            steps += length * _STEPS - where
         if not length:
             entry = draft.entry(at)
-            found = by_digest.get(digest_of(entry))
+            digest = digest_of(entry)
+            same = where < entries.count and entries.digests[where] == digest
+            found = where if same else by_digest.get(digest)
             if found is None:
                 draft.tail.append(entry)
                 at, expected = at + 1, expected + 1
                 continue
-            where, length = found, 1 + _run(draft, entries, at + 1, found + 1)
+            where, length = found, 1
+            if steps > 0:
+                length += _run(draft, entries, at + 1, found + 1)
+                steps += (length - 1) * _STEPS - where
         draft.tail += range(where, where + length)
         at, expected = at + length, where + length
     _break_short_runs(draft, entries)

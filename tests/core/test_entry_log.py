@@ -24,6 +24,7 @@ from locus_store.core.errors import CorruptCheckpointError, RetryableError, Seri
 from locus_store.core.frames import ThreadName
 from locus_store.core.placing import MAX_RANGES
 from locus_store.core.references import References
+from locus_store.core.unchanged import Snapshot
 
 NAME = ThreadName("default", THREAD)
 
@@ -330,6 +331,26 @@ def test_every_kind_of_edit_stores_little_more_than_what_is_new(driver, store, n
     span, used = span_and_used(driver)
     # What a load reads in vain is at most as much as it uses; 200 saves of one block each.
     assert span <= 3 * used + 100 or (span - used) * 500 < 2 * len(document["messages"]) * 170
+    assert_exact(run(Backend(driver).load(THREAD)), document)
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_long_list_with_many_changes_is_not_searched_through_for_each_of_them(driver, store, monkeypatch, every):
+    steps = 0
+    whole = Snapshot.run
+
+    def counted(snapshot: Snapshot, values: Any, at: int, **more: Any) -> int:
+        nonlocal steps
+        steps += at
+        return whole(snapshot, values, at, **more)
+
+    monkeypatch.setattr(Snapshot, "run", counted)
+    document = {"messages": [message(n, 40) for n in range(6000)]}
+    run(store.save(THREAD, document))
+    for one in document["messages"][::every]:
+        one["changed"] = True
+    run(store.save(THREAD, document))
+    assert steps < 1000 * 6000
     assert_exact(run(Backend(driver).load(THREAD)), document)
 
 
