@@ -19,7 +19,6 @@ from locus_store.core.frames import (
     Entry,
     Frame,
     ThreadName,
-    UnknownFormatError,
     build,
     counts_of,
     decoded,
@@ -123,22 +122,23 @@ def numbers(payloads: Iterable[bytes], codec: Codec | None, thread: ThreadName) 
 def join(payloads: Iterable[bytes]) -> bytes:
     """One payload in place of those of neighbouring blocks.
 
-    What went through a codec, what holds raw bytes, what lacks entries and what is damaged stays as it is.
+    What went through a codec, what holds raw bytes and what lacks entries stays as it is.
+
+    Raises:
+        DamagedError: One is damaged; in one payload with it, the others could not be read any more either.
+        UnknownFormatError: A newer release wrote one; the same is true.
     """
     whole = b"".join(payloads)
     out: list[bytes] = []
     group: list[Part] = []
     start = stop = 0
-    try:
-        for part, name, begin, end in _stored([whole]):
-            if name == b"-" and can_be_bundled(part):
-                if begin != stop:
-                    out += [bundle(group) or whole[start:stop], whole[stop:begin]]
-                    group, start = [], begin
-                group.append(part)
-                stop = end
-    except (DamagedError, UnknownFormatError):
-        return whole
+    for part, name, begin, end in _stored([whole]):
+        if name == b"-" and can_be_bundled(part):
+            if begin != stop:
+                out += [bundle(group) or whole[start:stop], whole[stop:begin]]
+                group, start = [], begin
+            group.append(part)
+            stop = end
     return b"".join([*out, bundle(group) or whole[start:stop], whole[stop:]])
 
 

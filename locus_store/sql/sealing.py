@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import BigInteger, Connection, bindparam, delete, func, select, update
 
 from locus_store.core.driver import Key
+from locus_store.core.frames import DamagedError, UnknownFormatError
 from locus_store.core.payloads import join
 from locus_store.sql.statements import BLOCKS
 
@@ -39,7 +40,7 @@ _JOIN = (
 def seal(connection: Connection, dialect: Dialect, key: Key) -> int:
     """Join runs of small blocks near the end of a thread; returns how many rows went.
 
-    The payloads stay what they are, one after the other, so nothing is decoded and the epoch stays as it is.
+    The entries stay what they are and where they are, so nothing is decoded and the epoch stays as it is.
     """
     thread = dialect.lock_thread(connection, key)
     if thread is None:
@@ -49,7 +50,10 @@ def seal(connection: Connection, dialect: Dialect, key: Key) -> int:
     for run in _runs([(first, last, size) for first, last, size in sizes]):
         low, high = run[0][0], run[-1][0]
         span = {"of_thread": thread.id, "low": low, "high": high}
-        joined = join([piece for (piece,) in connection.execute(_PAYLOADS, span)])
+        try:
+            joined = join([piece for (piece,) in connection.execute(_PAYLOADS, span)])
+        except (DamagedError, UnknownFormatError):
+            continue  # each stays by itself, so that what is wrong with one is not wrong with all
         connection.execute(_DELETE_RUN, span | {"low": low + 1})
         connection.execute(_JOIN, {"of_thread": thread.id, "number": low, "new_last": run[-1][1], "joined": joined})
         gone += len(run) - 1

@@ -193,6 +193,23 @@ async def test_case_11_who_knows_the_thread_is_not_deceived(store, place):
         assert e.checkpoint_id == "b"
 
 
+async def test_case_11_damage_does_not_spread_to_the_blocks_that_are_joined_with_the_damaged_one(
+    store, open_store, place
+):
+    document = {"messages": []}
+    for i in range(1, 102):
+        document["messages"] += [message(i), message(-i)]
+        await store.save("t", document, f"c{i}")
+        if i == 30:
+            place.damage("c30", half, "block")
+    reader = open_store()
+    for i in range(1, 30):
+        assert await reader.load("t", f"c{i}") == {"messages": document["messages"][: 2 * i]}
+    for i in (30, 50, 101):
+        with pytest.raises(CorruptCheckpointError):
+            await reader.load("t", f"c{i}")
+
+
 @pytest.mark.parametrize("what", ["payload", "block"])
 async def test_case_11_a_damaged_row_does_not_stop_a_vacuum(open_store, clock, place, what):
     store = open_store(clock=clock)

@@ -181,8 +181,12 @@ def _size(path: str, block: Block) -> int:
 def _join(folders: Folders, path: str, run: list[tuple[Block, bytes]]) -> None:
     if len(run) < _SEAL_LEAST:
         return
+    try:
+        whole = payloads.join([payload for _, payload in run])
+    except (DamagedError, UnknownFormatError):
+        return  # each stays by itself, so that what is wrong with one is not wrong with all
     joined = Block(run[0][0].first, run[-1][0].last)
-    folders.disk.write(os.path.join(path, joined.name), payloads.join([payload for _, payload in run]))
+    folders.disk.write(os.path.join(path, joined.name), whole)
     folders.disk.sync(path)
     for block, _ in run:
         folders.disk.unlink(os.path.join(path, block.name))
