@@ -6,6 +6,7 @@ state of knowledge says how much of them belongs to it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -21,6 +22,14 @@ from locus_store.core.watching import Watch
 
 _growing = Lock()
 """Held while a shared sequence grows: two threads may plan from the same knowledge."""
+
+
+def _after_fork() -> None:
+    global _growing
+    _growing = Lock()  # the thread that held it is not in the child
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Blocks:
