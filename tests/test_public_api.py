@@ -253,3 +253,10 @@ def test_the_types_are_what_users_see() -> None:
 
 def test_the_package_says_that_it_is_typed() -> None:
     assert (ROOT / "locus_store" / "py.typed").exists()
+
+
+@pytest.mark.parametrize("name", ["PostgreSQLBackend", "MySQLBackend"])
+def test_a_url_in_place_of_a_host_is_refused_and_not_repeated(name: str) -> None:
+    with pytest.raises(ValueError, match="dsn=") as refused:
+        getattr(locus_store, name)("postgresql://me:secret@localhost/db")
+    assert "secret" not in str(refused.value)

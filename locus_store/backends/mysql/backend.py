@@ -13,6 +13,7 @@ from locus_store.backends.mysql.options import refuse
 from locus_store.core.backend import Backend, BackendOptions
 from locus_store.core.checkpointer import Checkpointer
 from locus_store.core.state import AgentState
+from locus_store.sql.addresses import server_url
 from locus_store.sql.models import one_schema, refuse_table_name
 
 _NOWHERE = ("localhost", 3306, "locus", "root", "")
@@ -79,7 +80,7 @@ class MySQLBackend(Backend):
         refuse(charset, collation, autocommit, use_pure)
         address = (host, port, database, user, password)
         if dsn is None and (engine is None or address != _NOWHERE):
-            dsn = URL.create("mysql", user, password or None, host, port, database)
+            dsn = server_url("mysql", host, port, database, user, password)
         driver = MySQLDriver(
             dsn,
             engine=engine,

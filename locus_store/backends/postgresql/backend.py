@@ -12,6 +12,7 @@ from locus_store.backends.postgresql.driver import PostgreSQLDriver
 from locus_store.core.backend import Backend, BackendOptions
 from locus_store.core.checkpointer import Checkpointer
 from locus_store.core.state import AgentState
+from locus_store.sql.addresses import server_url
 from locus_store.sql.models import one_schema, refuse_table_name
 
 _NOWHERE = ("localhost", 5432, "locus", "postgres", "")
@@ -69,7 +70,7 @@ class PostgreSQLBackend(Backend):
         refuse_table_name(table_name)
         address = (host, port, database, user, password)
         if dsn is None and (engine is None or address != _NOWHERE):
-            dsn = URL.create("postgresql", user, password or None, host, port, database)
+            dsn = server_url("postgresql", host, port, database, user, password)
         driver = PostgreSQLDriver(
             dsn,
             engine=engine,
