@@ -21,6 +21,7 @@ from locus_store.sql.async_engine import AsyncEngines
 from locus_store.sql.dialects.base import Dialect, Kind
 from locus_store.sql.direct import DirectConnection, DirectStatements, NotDirectError
 from locus_store.sql.driver import SQLDriver
+from locus_store.sql.handed_in import READ_WHOLE
 from locus_store.sql.loop_engine import LoopEngine
 from locus_store.sql.schema import REVISION, check
 
@@ -61,7 +62,7 @@ class AsyncSQLDriver(SQLDriver):
         dialect: What this database does differently.
         engines: The engines.
         codec: What frames go through.
-        schema: The schema of the tables, or None for the connection's own.
+        schema: The schema of the tables, or None for that of the engines, or the connection's own.
         create_schema: Make the tables on first use if they are missing; `prepare` also upgrades them.
         fill: How many connections are opened at first use in a loop.
         direct: Send what only reads past SQLAlchemy, where that is one statement; `_fetcher` says how.
@@ -86,11 +87,11 @@ class AsyncSQLDriver(SQLDriver):
         self.dialect = dialect
         self.codec = codec
         self._engines = engines
-        self._schema = schema
+        self._schema = engines.schema if schema is None else schema
         self.creates_schema = create_schema
         self._fill = fill
         self._ready = False
-        self._statements = DirectStatements(schema) if direct else None
+        self._statements = DirectStatements(self._schema) if direct else None
         # Functions that need more than one fixed statement, as was found out.
         self._roundabout: set[Callable[..., Any]] = set()
 
@@ -149,7 +150,7 @@ class AsyncSQLDriver(SQLDriver):
         async def attempt(opened: LoopEngine, progress: Progress) -> R:
             async with opened.connect() as connection:
                 progress.connected = True
-                options = self._options(isolation)
+                options = READ_WHOLE | self._options(isolation)
                 if self._schema is not None:
                     options["schema_translate_map"] = {None: self._schema}
                 await connection.execution_options(**options)

@@ -27,6 +27,10 @@ class AsyncEngines:
         make: Makes an engine, or None if there is one.
         given: The host's engine, which is used and otherwise left as it is.
         keeps: Whether connections may stay out of the pools of engines made here between two uses.
+        options: The execution options of the engines.
+
+    Attributes:
+        schema: What the engines translate "no schema" to, if anything.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class AsyncEngines:
         make: Callable[[], AsyncEngine] | None = None,
         given: AsyncEngine | None = None,
         keeps: bool = False,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         if (make is None) == (given is None):
             raise ValueError("either an engine or a way to make one")
@@ -43,6 +48,7 @@ class AsyncEngines:
         self._make = make
         self._given = given
         self._keeps = keeps
+        self.schema: str | None = ((options or {}).get("schema_translate_map") or {}).get(None)
         self._opened: dict[asyncio.AbstractEventLoop, LoopEngine] = {}
         # A store that is dropped, and was not closed, is closed in the loops that still run.
         finalize(self, _let_go, self._opened)
@@ -109,7 +115,7 @@ def over_url(
     }
     # What a pool is told to do with idle connections it can do only while it has them.
     keeps = not all_options.keys() & {"pool_pre_ping", "pool_recycle", "poolclass"}
-    return AsyncEngines(wire, make=make, keeps=keeps)
+    return AsyncEngines(wire, make=make, keeps=keeps, options=options.get("execution_options"))
 
 
 def over_engine(
@@ -129,7 +135,7 @@ def over_engine(
         ValueError: It is another one, or there are options for which it leaves nothing to say.
     """
     check_engine(engine, names, client, **beside)
-    return AsyncEngines(wire, given=engine)
+    return AsyncEngines(wire, given=engine, options=engine.sync_engine.get_execution_options())
 
 
 def _let_go(left: dict[asyncio.AbstractEventLoop, LoopEngine]) -> None:

@@ -32,6 +32,7 @@ from locus_store.core.errors import (
 )
 from locus_store.sql import copying
 from locus_store.sql.driver import SQLDriver
+from locus_store.sql.handed_in import READ_WHOLE
 from locus_store.sql.models import Thread
 from locus_store.sql.schema import REVISION, UPGRADE, check_joining
 
@@ -93,7 +94,9 @@ class BoundSQLDriver(SQLDriver):
         self.max_piece = parent.max_piece
         self.capabilities = replace(parent.capabilities, own_connections=False, reclaim=False)
         self._schema = parent._schema
-        self._options = {} if self._schema is None else {"schema_translate_map": {None: self._schema}}
+        self._options = dict(READ_WHOLE)
+        if self._schema is not None:
+            self._options["schema_translate_map"] = {None: self._schema}
         self.bound_to = f" bound to {type(target).__name__}"
         self._in_use = False
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, Pool, StaticPool
 from sqlalchemy.ext.asyncio import AsyncEngine
+
+READ_WHOLE: dict[str, Any] = {"stream_results": False, "yield_per": None}
+"""Options of our statements: a host's engine may stream results, but a cursor that streams runs no INSERT."""
+
+_turns: WeakKeyDictionary[Pool, tuple[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
 
 
 def check_engine(engine: object, names: Collection[str], client: str, **beside: tuple[Any, Any]) -> None:
@@ -35,3 +43,17 @@ def check_engine(engine: object, names: Collection[str], client: str, **beside: 
     idle = [name for name, (value, default) in beside.items() if value != default]
     if idle:
         raise ValueError(f"beside an engine of yours there is no {', '.join(idle)}: the engine says it")
+
+
+def turn(pool: Pool) -> AbstractAsyncContextManager[None]:
+    """Waits until no other store uses the pool, if it is one that gives the same connection to all at once.
+
+    SQLAlchemy makes such a pool for a SQLite database in memory. Transactions of two tasks would be one there.
+    """
+    if not isinstance(pool, StaticPool):
+        return nullcontext()
+    loop = asyncio.get_running_loop()
+    found = _turns.get(pool)
+    if found is None or found[0] is not loop:
+        found = _turns[pool] = loop, asyncio.Lock()
+    return found[1]

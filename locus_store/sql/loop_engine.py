@@ -25,6 +25,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.util import greenlet_spawn
 
+from locus_store.sql.handed_in import turn
+
 T = TypeVar("T")
 
 _BORN = "locus_store_generation"
@@ -87,14 +89,15 @@ class LoopEngine:
     @contextlib.asynccontextmanager
     async def connect(self) -> AsyncIterator[AsyncConnection]:
         """A connection of SQLAlchemy's, in no transaction."""
-        connection = self.engine.connect()
-        await self._open(connection.start(), AsyncConnection.close)
-        try:
-            yield connection
-        finally:
-            if self.closed:
-                await connection.invalidate()
-            await asyncio.shield(asyncio.ensure_future(connection.close()))
+        async with turn(self.engine.sync_engine.pool):
+            connection = self.engine.connect()
+            await self._open(connection.start(), AsyncConnection.close)
+            try:
+                yield connection
+            finally:
+                if self.closed:
+                    await connection.invalidate()
+                await asyncio.shield(asyncio.ensure_future(connection.close()))
 
     async def _open(self, opening: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[None]]) -> T:
         """Take a connection from the pool, such that a caller who is cancelled leaves none that is half open.
@@ -262,20 +265,29 @@ class LoopEngine:
 class Lease:
     """The time for which a task has a connection of the driver's own."""
 
-    __slots__ = ("_opened", "_raw")
+    __slots__ = ("_opened", "_raw", "_turn")
 
     def __init__(self, opened: LoopEngine) -> None:
         self._opened = opened
 
     async def __aenter__(self) -> Any:
-        self._raw = await self._opened.take()
+        self._turn = turn(self._opened.engine.sync_engine.pool)
+        await self._turn.__aenter__()
+        try:
+            self._raw = await self._opened.take()
+        except BaseException:
+            await self._turn.__aexit__(None, None, None)
+            raise
         return self._raw.driver_connection
 
     async def __aexit__(self, _: type[BaseException] | None, error: BaseException | None, __: object) -> None:
-        if error is None or isinstance(error, Exception):
-            await self._opened.give_back(self._raw, error)
-        else:
-            self._opened.settle(self._raw)
+        try:
+            if error is None or isinstance(error, Exception):
+                await self._opened.give_back(self._raw, error)
+            else:
+                self._opened.settle(self._raw)
+        finally:
+            await self._turn.__aexit__(None, None, None)
 
 
 async def _close_at_the_end(opened: LoopEngine) -> AsyncGenerator[None, None]:

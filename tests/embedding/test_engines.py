@@ -6,11 +6,13 @@ import asyncio
 import os
 import re
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from embedding.hosts import Host
-from sqlalchemy import event, text
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy import StaticPool, event, text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.schema import CreateSchema, DropSchema
 
 from locus_store import (
     MySQLBackend,
@@ -99,6 +101,50 @@ def listeners(engine: Any) -> dict[str, int]:
         names = [name for name in dir(target.dispatch) if not name.startswith("_")]
         found |= {f"{type(target).__name__}.{name}": len(list(getattr(target.dispatch, name))) for name in names}
     return found
+
+
+async def test_an_engine_that_streams_results(host: Host):
+    engine = host.engine(execution_options={"yield_per": 1})
+    store = over(host, engine)
+    for i in range(1, 4):
+        await store.save("t", {"messages": MESSAGES[:i]}, str(i), {"k": i, "l": i})
+    async with AsyncSession(engine) as session:
+        bound = store.bind(session)
+        await bound.save("u", {"messages": MESSAGES}, "1", {"k": 1, "l": 1})
+        assert await bound.load("t") == {"messages": MESSAGES[:3]}
+        await session.commit()
+    assert await store.load("u") == {"messages": MESSAGES}
+
+
+async def test_an_engine_with_one_connection_for_all(host: Host):
+    """As SQLAlchemy makes it for a SQLite database in memory: without taking turns, two saves would be one."""
+    engine = host.engine(poolclass=StaticPool)
+    stores = [over(host, engine), over(host, engine)]
+    await asyncio.gather(*[stores[i % 2].save(f"t{i % 3}", {"m": [i]}, str(i)) for i in range(30)])
+    for i in range(3):
+        assert sorted(map(int, await stores[0].list_checkpoints(f"t{i}", None))) == list(range(i, 30, 3))
+
+
+async def test_an_engine_that_translates_the_schema(host: Host):
+    """Every way to the database leads to the same tables, those that the engine means."""
+    if host.place.name == "sqlite":
+        pytest.skip("SQLite has no schemas")
+    schema = f"host_{uuid4().hex[:12]}"
+    plain = host.engine()
+    async with plain.begin() as connection:
+        await connection.execute(CreateSchema(schema))
+    try:
+        engine = host.engine(execution_options={"schema_translate_map": {None: schema}})
+        store, named, elsewhere = over(host, engine), over(host, plain, schema=schema), host.own()
+        await store.save("t", {"messages": MESSAGES[:1]})
+        assert await store.copy_thread("t", "u") is True
+        for reader in (store, named):
+            assert await reader.load("t") == {"messages": MESSAGES[:1]}
+            assert await reader.list_threads() == ["u", "t"]
+        assert await elsewhere.list_threads() == []
+    finally:
+        async with plain.begin() as connection:
+            await connection.execute(DropSchema(schema, cascade=host.place.name == "postgresql"))
 
 
 async def test_no_pragma_is_sent_to_sqlite(host: Host):
