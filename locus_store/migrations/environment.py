@@ -26,7 +26,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from locus_store.core.errors import MissingDependencyError, SchemaError
 from locus_store.migrations.filters import our_object, ours
 from locus_store.migrations.locks import commits_ddl, database_lock, locks_version_table, refuse_transaction
-from locus_store.migrations.unfinished import put_right
+from locus_store.migrations.unfinished import make_version_table, put_right
 from locus_store.migrations.urls import ENVIRONMENT, database_url, schema_in
 from locus_store.sql.models import models_in
 from locus_store.sql.schema import VERSION_TABLE, effective_schema
@@ -152,6 +152,7 @@ def _online(connection: Connection, schema: str | None) -> None:
         with database_lock(connection, schema):
             put_right(connection, schema)
             try:
+                make_version_table(connection, schema)
                 context.run_migrations()
             except Exception:
                 # Elsewhere it goes with the transaction.

@@ -42,7 +42,7 @@ def put_right(connection: Connection, schema: str | None) -> None:
 
 
 def make_version_table(connection: Connection, schema: str | None) -> None:
-    """Makes Alembic's table where the server's defaults decide of what kind a table is."""
+    """Makes Alembic's table where the server's defaults decide of what kind a table is, and no key may have a name."""
     if connection.dialect.name in ("mysql", "mariadb"):
         _version_table(schema).create(connection, checkfirst=True)
 

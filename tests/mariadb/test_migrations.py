@@ -166,3 +166,11 @@ def test_the_offline_script_makes_what_the_command_makes(mariadb: Database, tmp_
     mariadb(check)
     assert "No new upgrade operations" in mariadb.alembic("check")
     assert text.count("ENGINE=InnoDB") >= 6
+
+
+def test_the_server_complains_of_no_name(mariadb_url: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "LOCUS_STORE_URL": mariadb_url}
+    command = [sys.executable, "-m", "locus_store.migrations", "upgrade", "head"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert "Running upgrade" in done.stderr
+    assert "ignored" not in done.stderr

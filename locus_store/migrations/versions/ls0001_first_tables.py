@@ -15,9 +15,9 @@ branch_labels = ("locus_store",)
 depends_on = None
 
 
-def _primary(name: str) -> str | None:
-    """The name of a primary key. MySQL has none, and complains of it in the log."""
-    return None if op.get_context().dialect.name in ("mysql", "mariadb") else op.f(name)
+def _primary(name: str) -> str:
+    """The name of a primary key. On MySQL all have one name, and another is complained of in the log."""
+    return op.f("PRIMARY" if op.get_context().dialect.name in ("mysql", "mariadb") else name)
 
 
 def upgrade() -> None:
