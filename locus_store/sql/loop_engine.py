@@ -102,16 +102,12 @@ class LoopEngine:
     async def _open(self, opening: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[None]]) -> T:
         """Take a connection from the pool, such that a caller who is cancelled leaves none that is half open.
 
-        Drivers do not clean up in all the places where connecting can be cancelled, so it goes on by itself.
+        Drivers do not clean up in all the places where connecting can be cancelled, so it goes on by itself. That an
+        idle connection is there says nothing: it may turn out to be lost, and then taking it is connecting.
         """
         if self._kept:
             self._kept.pop().close()
         self._waiting += 1
-        if self._idle():
-            try:
-                return await opening
-            finally:
-                self._waiting -= 1
         task = asyncio.ensure_future(opening)
         # One whose caller was cancelled waits on, and must not wait for what is kept out of the pool.
         task.add_done_callback(self._got)
@@ -123,10 +119,6 @@ class LoopEngine:
 
     def _got(self, _: asyncio.Task[Any]) -> None:
         self._waiting -= 1
-
-    def _idle(self) -> bool:
-        count = getattr(self.engine.sync_engine.pool, "checkedin", None)
-        return self._owned and count is not None and count() > 0
 
     async def _undo(self, opening: asyncio.Task[T], undo: Callable[[T], Awaitable[None]]) -> None:
         # Whoever wanted the connection is gone, and so is interest in why it was not to be had.

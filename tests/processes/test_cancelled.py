@@ -7,13 +7,8 @@ import contextlib
 import random
 import time
 
-import backends
 import pytest
 from histories import message
-from store_fixtures import only
-
-# A cancelled call of the stand-in is one of asyncpg's: it would show nothing of python-oracledb's.
-pytestmark = only(*[name for name in backends.TABLE if name != "oracle-standin"])
 
 
 def documents(i):

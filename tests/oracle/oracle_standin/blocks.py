@@ -114,7 +114,8 @@ async def _function(
     text = f"({', '.join([*parameters, 'OUT o_ending text'])}) LANGUAGE plpgsql AS $block$\n{block.body}\n$block$"
     name = "block_" + hashlib.sha256(text.encode()).hexdigest()[:24]
     if name not in connection.functions:
-        await _make(connection, name, text)
+        # Whoever is cancelled meanwhile leaves no connection that is half open.
+        await asyncio.shield(asyncio.ensure_future(_make(connection, name, text)))
         connection.functions.add(name)
     return name
 
