@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb", "oracle-standin"])
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[backends.Place]:
     """A place of a relational backend that has no tables yet."""
     if request.param == "sqlite":
