@@ -2,6 +2,7 @@
 
 `standin_url`   a database of PostgreSQL's that the stand-in can work in, the same for all tests of the session
 `connect`       opens the stand-in's connections to it
+`empty_url`     a database that the stand-in can work in, for one test
 """
 
 from __future__ import annotations
@@ -27,6 +28,16 @@ def standin_url(postgresql_server: servers.PostgreSQLServer, standin_database: s
     servers.note_ran("oracle-standin", f"over PostgreSQL {postgresql_server.version}; no Oracle")
     postgresql_server.ensure_running()
     return standin_database
+
+
+@pytest.fixture
+def empty_url(postgresql_server: servers.PostgreSQLServer) -> Iterator[str]:
+    postgresql_server.ensure_running()
+    url = postgresql_server.create_database()
+    servers.run_apart(install(url))
+    servers.note_ran("oracle-standin", f"over PostgreSQL {postgresql_server.version}; no Oracle")
+    yield url
+    postgresql_server.drop_database(url)
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import servers
-from oracle.oracle_standin import creator, install
+from oracle.oracle_standin import creator
 from sqlalchemy import Connection, inspect, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -18,16 +17,6 @@ from locus_store.sql.models import Schema, metadata
 from locus_store.sql.schema import VERSION_TABLE, check
 
 OURS = {*metadata.tables, VERSION_TABLE}
-
-
-@pytest.fixture
-def empty_url(postgresql_server: servers.PostgreSQLServer) -> Iterator[str]:
-    postgresql_server.ensure_running()
-    url = postgresql_server.create_database()
-    servers.run_apart(install(url))
-    servers.note_ran("oracle-standin", f"over PostgreSQL {postgresql_server.version}; no Oracle")
-    yield url
-    postgresql_server.drop_database(url)
 
 
 @pytest.fixture
