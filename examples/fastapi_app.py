@@ -1,7 +1,8 @@
 """A web app with a database of its own, whose agent's conversations are stored in the same transactions.
 
-Run it with ``uvicorn --factory examples.fastapi_app:create_app``. DATABASE_URL says where the database is: ``sqlite:///chat.db``
-(the default), ``postgresql://…`` or ``mariadb://…``. What matters:
+It needs ``pip install fastapi uvicorn aiosqlite``. Run it with ``uvicorn --factory examples.fastapi_app:create_app``.
+DATABASE_URL says where the database is: ``sqlite:///chat.db`` (the default), ``postgresql://…``, ``mysql://…`` or
+``mariadb://…``. What matters:
 
 - One engine, made when the app starts. The store makes its tables then, or checks them if they came with a migration.
 - One session a request, in one transaction. It is committed before the answer is sent.
@@ -25,7 +26,12 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from locus_store import AgentState, Checkpointer, Message, open_backend
 
-CLIENTS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "mariadb": "mariadb+asyncmy"}
+CLIENTS = {
+    "sqlite": "sqlite+aiosqlite",
+    "postgresql": "postgresql+asyncpg",
+    "mysql": "mysql+asyncmy",
+    "mariadb": "mariadb+asyncmy",
+}
 
 
 class Base(DeclarativeBase):
@@ -89,7 +95,8 @@ def create_app(url: str | None = None) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        engine = create_async_engine(place.set(drivername=CLIENTS[place.drivername]))
+        client = CLIENTS.get(place.drivername, place.drivername)
+        engine = create_async_engine(place.set(drivername=client))
         async with open_backend(place.render_as_string(hide_password=False)) as store:
             try:
                 async with engine.begin() as connection:

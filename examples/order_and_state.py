@@ -4,6 +4,8 @@
     python examples/order_and_state.py postgresql+asyncpg://user:password@host/database
     python examples/order_and_state.py mysql+asyncmy://user:password@host/database
 
+The first needs aiosqlite, the others the extras postgresql and mysql.
+
 The app has an engine, sessions and tables of its own. The store is bound to its session, so what the store writes is
 part of the app's transaction. The app alone commits.
 """

@@ -159,7 +159,8 @@ class _Url(NamedTuple):
         return found, passed
 
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.S)
+# The underscore is in no RFC, but in SQLAlchemy's names of drivers.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*):(.*)", re.S)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 

@@ -15,6 +15,7 @@ from locus_store import registry
 from locus_store.backends.file import FileBackend, FileCheckpointer
 from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
 from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
+from locus_store.backends.oracle import OracleBackend
 from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
 from locus_store.backends.sqlite import SQLiteBackend, SQLiteCheckpointer
 from locus_store.core.compression import ZlibCodec
@@ -397,3 +398,12 @@ def test_a_name_of_ones_own() -> None:
 def test_what_is_no_name(name: Any) -> None:
     with pytest.raises(ValueError, match="name"):
         register_checkpointer(name, MemoryCheckpointer)
+
+
+@pytest.mark.parametrize("scheme", registry._SCHEMES)
+def test_every_known_scheme_is_read_from_a_url(scheme: str) -> None:
+    assert registry._parse(f"{scheme}://h/d").scheme == scheme
+
+
+def test_the_name_of_sqlalchemys_asynchronous_oracle_dialect_is_a_scheme() -> None:
+    assert isinstance(open_backend("oracle+oracledb_async://u:p@h:1/service"), OracleBackend)

@@ -11,23 +11,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from alembic import context
 from alembic.config import Config
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, MetaData, NullPool, Table, create_engine
-from sqlalchemy.exc import NoSuchModuleError
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from locus_store.core.errors import MissingDependencyError, SchemaError
+from locus_store.core.errors import BackendUnavailableError, MissingDependencyError, SchemaError
 from locus_store.migrations.filters import our_object, ours
 from locus_store.migrations.locks import commits_ddl, database_lock, locks_version_table, refuse_transaction
 from locus_store.migrations.unfinished import make_version_table, put_right
 from locus_store.migrations.urls import ENVIRONMENT, database_url, schema_in
+from locus_store.sql.dialects.base import Kind, root
 from locus_store.sql.models import models_in
 from locus_store.sql.schema import VERSION_TABLE, effective_schema
 
@@ -56,10 +57,37 @@ def run() -> None:
     _log.info("Database: %s", shown.render_as_string(hide_password=True))
     try:
         with_connection(url, lambda connection: _online(connection, schema))
-    except (MissingDependencyError, SchemaError) as error:
+    except (BackendUnavailableError, MissingDependencyError, SchemaError) as error:
         if config.cmd_opts is None:
             raise
         raise CommandError(str(error)) from error
+    except DBAPIError as error:
+        if config.cmd_opts is None:
+            raise
+        raise CommandError(_refused(error)) from error
+
+
+def _refused(error: DBAPIError) -> str:
+    """What the database said to a statement, and the statement's beginning."""
+    cause = root(error)
+    statement = " ".join((error.statement or "").split())
+    return f"{type(cause).__name__}: {cause}" + (f"; the statement was: {statement[:120]}" if statement else "")
+
+
+@contextmanager
+def _reaching() -> Iterator[None]:
+    """Around the making of a connection: whatever fails there, the database cannot be reached."""
+    try:
+        yield
+    except Exception as error:
+        cause = root(error)
+        raise BackendUnavailableError(f"{Kind.GONE.value}: {type(cause).__name__}: {cause}") from cause
+
+
+def _extra(url: URL) -> str:
+    """The extra of this package that installs the client."""
+    name = url.get_backend_name()
+    return "mysql" if name == "mariadb" else name
 
 
 def with_connection(url: URL, work: Callable[[Connection], None]) -> None:
@@ -67,18 +95,24 @@ def with_connection(url: URL, work: Callable[[Connection], None]) -> None:
     try:
         if not url.get_dialect().is_async:
             engine = create_engine(url, poolclass=NullPool)
-            with engine.connect() as connection:
+            with _reaching():
+                connection = engine.connect()
+            with connection:
                 work(connection)
             return
         async_engine = create_async_engine(url, poolclass=NullPool)
     except ModuleNotFoundError as error:
-        raise MissingDependencyError(f"{url.drivername}://", error.name or "", url.get_backend_name()) from error
+        raise MissingDependencyError(f"{url.drivername}://", error.name or "", _extra(url)) from error
     except NoSuchModuleError:
         raise CommandError(f"{url.drivername}:// is no relational database, so it has no schema to migrate") from None
 
     async def main() -> None:
-        async with async_engine.connect() as connection:
+        with _reaching():
+            connection = await async_engine.connect()
+        try:
             await connection.run_sync(work)
+        finally:
+            await connection.close()
 
     try:
         asyncio.get_running_loop()

@@ -125,12 +125,21 @@ def test_without_a_checkout(sqlite: Database, tmp_path: Path) -> None:
         (["-x", "ulr=sqlite://"], "-x ulr: not known"),
         (["-x", "url=memory://"], "memory:// is no relational database"),
         (["-x", "url=postgresql+pg8000://h/d"], "needs the package 'pg8000': pip install 'locus-store[postgresql]'"),
+        (["-x", "url=mariadb+mariadbconnector://h/d"], "pip install 'locus-store[mysql]'"),
         (["-x", "url=no-url-with-secret"], "not the URL of a relational database"),
+        (["-x", "url=sqlite:///no/folder/a.db"], "cannot be reached, or the connection was lost: OperationalError"),
+        (["-x", "url=sqlite://", "-x", "schema=agents"], "unknown database agents; the statement was: CREATE TABLE"),
+        (
+            ["-x", "url=postgresql://u:secret@127.0.0.1:1/d"],
+            "the database cannot be reached, or the connection was lost",
+        ),
+        (["-x", "url=mysql://u:secret@127.0.0.1:1/d"], "the database cannot be reached, or the connection was lost"),
     ],
 )
 def test_mistakes_are_told_in_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
     told = run_alembic(*arguments, "upgrade", "head", cwd=tmp_path, fails=True)
     assert message in told
+    assert "Traceback" not in told
     assert "secret" not in told
     assert list(tmp_path.iterdir()) == []
 
