@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+import oracledb
 import pytest
 from oracle.oracle_standin import JOURNAL, creator
 from oracle.oracle_standin.backend import StandInBackend
-from sqlalchemy import event, select
+from sqlalchemy import event, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from locus_store import OracleBackend, StoreBusyError
+from locus_store import OracleBackend, ReferencedError, StoreBusyError
 
 DOCUMENTS = {
     "small": {"messages": [{"content": f"{i} " * 50} for i in range(3)], "text": "", "n": 1},
@@ -129,3 +130,54 @@ async def test_an_engine_that_is_handed_in_stays_open_and_as_it_was(engine: Asyn
     await store.close()
     assert closed == []
     assert await orders(engine) == [1]
+
+
+@pytest.fixture
+async def notes(engine: AsyncEngine, store: OracleBackend) -> None:
+    """A table of the host's, with a row for the thread "t" that is there."""
+    await store.save("t", {"n": 1}, "c1")
+    await store.save("u", {"n": 1}, "c1")
+    async with engine.connect() as connection:
+        await connection.execute(
+            text(
+                "CREATE TABLE host_notes (id NUMBER(19) PRIMARY KEY, thread NUMBER(19) NOT NULL,"
+                " CONSTRAINT host_notes_thread FOREIGN KEY (thread) REFERENCES locus_store_threads (id))"
+            )
+        )
+        await connection.execute(
+            text("INSERT INTO host_notes (id, thread) SELECT 1, id FROM locus_store_threads WHERE thread_id = 't'")
+        )
+        await connection.commit()
+
+
+@pytest.mark.usefixtures("notes")
+async def test_a_thread_that_a_row_of_the_hosts_points_at_is_not_removed(
+    engine: AsyncEngine, store: OracleBackend
+) -> None:
+    for call in (lambda: store.delete("t"), lambda: store.copy_thread("u", "t", overwrite=True)):
+        with pytest.raises(ReferencedError, match=r"thread 't'.*ORA-02292") as caught:
+            await call()
+        assert caught.value.thread_id == "t"
+        assert isinstance(caught.value.__cause__, oracledb.IntegrityError)
+        assert await store.load("t", "c1") == {"n": 1}
+    await store.save("t", {"n": 2})
+    assert await store.delete("u") is True
+    async with engine.begin() as connection:
+        await connection.execute(text("DELETE FROM host_notes"))
+    assert await store.delete("t") is True
+    assert await store.list_threads() == []
+
+
+@pytest.mark.usefixtures("notes")
+async def test_nor_in_a_transaction_of_the_hosts_which_can_remove_its_row_first(
+    engine: AsyncEngine, store: OracleBackend
+) -> None:
+    async with AsyncSession(engine) as session:
+        bound = store.bind(session)
+        with pytest.raises(ReferencedError, match="thread 't'"):
+            await bound.delete("t")
+        await session.rollback()
+        await session.execute(text("DELETE FROM host_notes"))
+        assert await bound.delete("t") is True
+        await session.commit()
+    assert await store.list_threads() == ["u"]

@@ -126,7 +126,7 @@ class Dialect:
     # ------------------------------------------------------------------------------------------------------- writing
 
     def check_connection(self, connection: Connection) -> None:
-        """Return if statements mean on a host's connection what they say; it sends nothing.
+        """Return if statements mean on a host's connection what they say; it asks the server once, if ever.
 
         Raises:
             BackendError: They do not; the message says what to change.

@@ -13,6 +13,7 @@ from locus_store.core.driver import Key, Stored
 from locus_store.core.errors import BackendError, ReferencedError
 from locus_store.sql.dialects.base import INSERT_THREAD, Dialect, Kind, root
 from locus_store.sql.dialects.oracle_load import LOAD_BY_ID, LOAD_HEAD, stored
+from locus_store.sql.dialects.oracle_session import check_joined_session
 from locus_store.sql.statements import LOCK_THREAD, ThreadRow
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ class OracleDialect(Dialect):
     names = frozenset({"oracle"})
     max_piece = 1_000_000_000
 
+    def joining(self) -> Dialect:
+        """See `Dialect.joining`."""
+        return _JOINED
+
     def classify(self, error: BaseException) -> Kind:
         """See `Dialect.classify`; by Oracle's number, and by the driver's own for what the server did not say."""
         if isinstance(error, exc.TimeoutError):
@@ -139,6 +144,17 @@ class OracleDialect(Dialect):
         if checkpoint_id is None:
             return stored(connection.execute(LOAD_HEAD, place).all())
         return stored(connection.execute(LOAD_BY_ID, place | {"checkpoint": checkpoint_id}).all())
+
+
+class JoinedOracleDialect(OracleDialect):
+    """Oracle on a connection of the caller's, whose session may compare in another way than ours do."""
+
+    def check_connection(self, connection: Connection) -> None:
+        """See `Dialect.check_connection`; once for each connection it asks the server."""
+        check_joined_session(connection)
+
+
+_JOINED = JoinedOracleDialect()
 
 
 @cache
