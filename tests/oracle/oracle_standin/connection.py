@@ -18,7 +18,7 @@ from oracle.oracle_standin.translate import Translation
 from oracle.oracle_standin.values import Bound
 
 _CACHED = 200
-_DDL_WAIT = "2s"
+_DDL_WAIT = "10s"
 """Oracle's default is not to wait at all; PostgreSQL's own workers lock tables for moments."""
 
 

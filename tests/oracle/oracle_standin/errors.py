@@ -116,6 +116,8 @@ _PLAIN: dict[str, tuple[int, str]] = {
     "42703": (904, "invalid identifier"),
     "42804": (932, "inconsistent datatypes"),
     "42P01": (942, "table or view does not exist"),
+    # A table's row type has its name, and of two sessions that make one table the second may meet either.
+    "42710": (955, "name is already used by an existing object"),
     "42P07": (955, "name is already used by an existing object"),
     "42701": (957, "duplicate column name"),
     "57014": (1013, "user requested cancel of current operation"),
