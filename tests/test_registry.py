@@ -407,3 +407,10 @@ def test_every_known_scheme_is_read_from_a_url(scheme: str) -> None:
 
 def test_the_name_of_sqlalchemys_asynchronous_oracle_dialect_is_a_scheme() -> None:
     assert isinstance(open_backend("oracle+oracledb_async://u:p@h:1/service"), OracleBackend)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql", "mariadb", "oracle"])
+def test_the_rest_of_a_password_is_not_taken_for_the_server(scheme: str) -> None:
+    with pytest.raises(ValueError, match="password is written %40") as caught:
+        open_backend(f"{scheme}://u:first@second@h/d")
+    assert "second" not in str(caught.value)

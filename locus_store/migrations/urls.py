@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from locus_store.sql.addresses import read_url
 from locus_store.sql.client_parameters import MYSQL_CLIENT, ORACLE_CLIENT, POSTGRESQL_CLIENT, SCHEMA_OPTIONS
 
 ENVIRONMENT = "LOCUS_STORE_URL"
@@ -62,13 +63,11 @@ def engine_url(text: str) -> URL:
     Raises:
         ValueError: It is no URL of a relational database. The message does not repeat it, for it may hold a password.
     """
-    try:
-        url = make_url(text)
-    except ArgumentError:
-        raise ValueError(
-            "not the URL of a relational database; it looks like sqlite:///file.db or "
-            "postgresql://user:password@host/database"
-        ) from None
+    url = read_url(
+        text,
+        "not the URL of a relational database; it looks like sqlite:///file.db or "
+        "postgresql://user:password@host/database",
+    )
     backend, _, driver = url.drivername.partition("+")
     name = _BACKENDS.get(backend, backend) + (f"+{driver}" if driver else "")
     url = url.set(drivername=_DRIVERS.get(name, name))

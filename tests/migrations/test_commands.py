@@ -126,6 +126,7 @@ def test_without_a_checkout(sqlite: Database, tmp_path: Path) -> None:
         (["-x", "url=memory://"], "memory:// is no relational database"),
         (["-x", "url=postgresql+pg8000://h/d"], "needs the package 'pg8000': pip install 'locus-store[postgresql]'"),
         (["-x", "url=mariadb+mariadbconnector://h/d"], "pip install 'locus-store[mysql]'"),
+        (["-x", "url=postgresql://u:p@secret@127.0.0.1:1/d"], "an '@' in a user or a password is written %40"),
         (["-x", "url=no-url-with-secret"], "not the URL of a relational database"),
         (["-x", "url=sqlite:///no/folder/a.db"], "cannot be reached, or the connection was lost: OperationalError"),
         (["-x", "url=sqlite://", "-x", "schema=agents"], "unknown database agents; the statement was: CREATE TABLE"),

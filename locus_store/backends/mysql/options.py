@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import URL
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
+
+from locus_store.sql.addresses import read_url
 
 NAMES = ("mysql", "mariadb", "mysql+asyncmy", "mariadb+asyncmy")
 """The schemes that are understood."""
@@ -35,10 +35,7 @@ def address(url: URL | str, connect_args: Mapping[str, Any] | None, lock_timeout
         ValueError: It is no URL of a MySQL database, or it changes what the store needs. The message does not repeat
             it, for the password's sake.
     """
-    try:
-        found = make_url(url)
-    except (ArgumentError, ValueError):
-        raise ValueError("not a URL like mysql://user:password@host:3306/database") from None
+    found = read_url(url, "not a URL like mysql://user:password@host:3306/database")
     if found.drivername not in NAMES:
         raise ValueError(f"{found.drivername!r} is no scheme of MySQL over asyncmy: one of {', '.join(NAMES)}")
     arguments = dict(connect_args or {})

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import URL
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
+from locus_store.sql.addresses import read_url
 from locus_store.sql.client_parameters import ORACLE_CLIENT
 
 NAMES = ("oracle", "oracle+oracledb", "oracle+oracledb_async")
@@ -97,10 +96,7 @@ def place(connect: Mapping[str, Any]) -> str:
 
 
 def _of_url(url: str | URL) -> dict[str, Any]:
-    try:
-        found = make_url(url)
-    except (ArgumentError, ValueError):
-        raise ValueError("not a URL like oracle://user:password@host:1521/service") from None
+    found = read_url(url, "not a URL like oracle://user:password@host:1521/service")
     if found.drivername not in NAMES:
         raise ValueError(f"{found.drivername!r} is no scheme of Oracle over python-oracledb: one of {', '.join(NAMES)}")
     query: dict[str, Any] = dict(found.query)

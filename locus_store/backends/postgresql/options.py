@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import URL
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
+
+from locus_store.sql.addresses import read_url
 
 NAMES = ("postgresql", "postgres", "postgresql+asyncpg")
 """The schemes that are understood."""
@@ -31,10 +31,7 @@ def address(url: URL | str, connect_args: Mapping[str, Any] | None) -> tuple[URL
     Raises:
         ValueError: It is no URL of a PostgreSQL database. The message does not repeat it, for the password's sake.
     """
-    try:
-        found = make_url(url)
-    except (ArgumentError, ValueError):
-        raise ValueError("not a URL like postgresql://user:password@host:5432/database") from None
+    found = read_url(url, "not a URL like postgresql://user:password@host:5432/database")
     if found.drivername not in NAMES:
         raise ValueError(f"{found.drivername!r} is no scheme of PostgreSQL over asyncpg: one of {', '.join(NAMES)}")
     query = dict(found.query)
