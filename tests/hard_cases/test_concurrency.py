@@ -191,3 +191,15 @@ def test_case_64_the_lowest_versions_are_named():
     project = tomllib.loads(Path(ROOT, "pyproject.toml").read_text())["project"]
     needed = project["dependencies"] + project["optional-dependencies"]["postgresql"]
     assert not [n for n in needed if ">=" not in n]
+
+
+@only("postgresql", "mariadb", "oracle-standin")
+async def test_two_first_saves_at_once_a_hundred_times(store, other):
+    for i in range(100):
+        ids = await asyncio.gather(
+            store.save(f"t{i}", {"by": "store", "list": [1, 2]}), other.save(f"t{i}", {"by": "other", "list": [1, 3]})
+        )
+        assert sorted(await store.list_checkpoints(f"t{i}")) == sorted(ids)
+        found = [await store.load(f"t{i}", checkpoint_id) for checkpoint_id in ids]
+        assert found == [{"by": "store", "list": [1, 2]}, {"by": "other", "list": [1, 3]}]
+    assert len(await store.list_threads(limit=None)) == 100

@@ -1,8 +1,7 @@
-"""What goes wrong on Oracle only, over the stand-in: empty values, long ones, LOBs, and two that insert at once."""
+"""What goes wrong on Oracle only, over the stand-in: empty values, long ones, and LOBs."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 
 from oracle.oracle_standin import JOURNAL
@@ -58,17 +57,6 @@ async def test_case_30_what_is_empty_is_found_and_stays_empty(store, other):
     assert [found["thread_id"] for found in await other.query_by_metadata({"note": ""})] == ["t"]
     assert [found["thread_id"] for found in await other.query_by_metadata({"note": None})] == ["none"]
     assert [found["thread_id"] for found in await other.query_by_metadata({"": "x"})] == ["t"]
-
-
-async def test_two_first_saves_at_once_a_hundred_times(store, other):
-    for i in range(100):
-        ids = await asyncio.gather(
-            store.save(f"t{i}", {"by": "store", "list": [1, 2]}), other.save(f"t{i}", {"by": "other", "list": [1, 3]})
-        )
-        assert sorted(await store.list_checkpoints(f"t{i}")) == sorted(ids)
-        found = [await store.load(f"t{i}", checkpoint_id) for checkpoint_id in ids]
-        assert found == [{"by": "store", "list": [1, 2]}, {"by": "other", "list": [1, 3]}]
-    assert len(await store.list_threads(limit=None)) == 100
 
 
 async def test_the_statements_of_a_life_are_seen_and_checked(store, open_store):
