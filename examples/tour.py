@@ -1,12 +1,13 @@
 """A tour of locus_store: read it from top to bottom, then run it with ``make demo``.
 
 It runs on a SQLite file in a temporary folder. With LOCUS_STORE_URL set (or ``make demo URL=postgresql://…``) it runs
-on that backend, inside a tenant of its own which it empties at the end.
+on that backend, inside a tenant of its own which it empties at the end, however it ends.
 """
 
 import asyncio
 import json
 import os
+import secrets
 import tempfile
 from pathlib import Path
 
@@ -27,9 +28,9 @@ def title(text: str) -> None:
     print(f"\n{text}\n{'-' * len(text)}")
 
 
-async def documents(url: str) -> None:
+async def documents(url: str, tenant: str) -> None:
     title("1. A backend stores documents: plain dicts, in threads")
-    async with open_backend(url, tenant="tour") as backend:
+    async with open_backend(url, tenant=tenant) as backend:
         first = await backend.save("trip", {"messages": [{"role": "user", "content": "Plan a trip"}], "step": 1})
         document = await backend.load("trip")
         print("saved as     ", first)
@@ -84,11 +85,11 @@ async def documents(url: str) -> None:
         print("after deleting the newest of trip:", len((await backend.load("trip") or {})["messages"]), "message")
 
 
-async def states(url: str, folder: Path) -> None:
+async def states(url: str, tenant: str, folder: Path) -> None:
     title("7. A checkpointer stores states: any pydantic model, here an AgentState")
     state = AgentState(agent_id="planner").with_message(Message.user("Book a room in Lisbon"))
     call = ToolCall(name="find_rooms", arguments={"city": "Lisbon"})
-    async with open_checkpointer(url, tenant="tour") as checkpointer:
+    async with open_checkpointer(url, tenant=tenant) as checkpointer:
         await checkpointer.save(state, "booking")
         state = state.with_message(Message.assistant("Looking", tool_calls=[call])).with_iteration(1)
         await checkpointer.save(state, "booking")
@@ -101,9 +102,9 @@ async def states(url: str, folder: Path) -> None:
             print(f"{type(other).__name__:17}", "equal:", await other.load("booking") == state)
 
 
-async def cost(url: str, folder: Path) -> None:
+async def cost(url: str, tenant: str, folder: Path) -> None:
     title("8. What history costs: 200 steps of a conversation, every step kept")
-    async with open_backend(url, tenant="tour") as backend:
+    async with open_backend(url, tenant=tenant) as backend:
         messages: list[dict[str, str]] = []
         whole = 0
         for step in range(200):
@@ -125,6 +126,10 @@ async def cost(url: str, folder: Path) -> None:
         middle = (await backend.list_checkpoints("long", limit=None))[100]
         old = await backend.load("long", middle) or {}
         print("and any step is there, this one with", len(old["messages"]), "messages")
+
+
+async def empty(url: str, tenant: str) -> None:
+    async with open_backend(url, tenant=tenant) as backend:
         for thread_id in await backend.list_threads(limit=None):
             await backend.delete(thread_id)
 
@@ -133,9 +138,13 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         url = os.environ.get("LOCUS_STORE_URL") or f"sqlite:///{folder / 'tour.db'}"
-        await documents(url)
-        await states(url, folder)
-        await cost(url, folder)
+        tenant = f"tour-{secrets.token_hex(4)}"
+        try:
+            await documents(url, tenant)
+            await states(url, tenant, folder)
+            await cost(url, tenant, folder)
+        finally:
+            await empty(url, tenant)
         print("\nThat was the tour.")
 
 

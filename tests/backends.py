@@ -70,12 +70,14 @@ class Place(ABC):
         capabilities: What its backends are expected to declare.
         pooled: Options under which a backend has one connection only; None where it has no pool.
         address: What `elsewhere.connect` needs in another process.
+        url: What `locus_store.open_backend` takes; None where no URL leads there.
     """
 
     name: str
     capabilities = EVERYTHING
     pooled: dict[str, Any] | None = None
     address: str
+    url: str | None = None
 
     @abstractmethod
     def open(self, **options: Any) -> Backend:
@@ -122,6 +124,7 @@ class Place(ABC):
 
 class MemoryPlace(Place):
     name = "memory"
+    url = "memory://"
     address = json.dumps(["locus_store.backends.memory", "MemoryBackend", {}])
     capabilities = dataclasses.replace(EVERYTHING, persistent=False, shared=False, reclaim=False, transactions=False)
 
@@ -185,6 +188,7 @@ class FilePlace(Place):
 
     def __init__(self, *, folder: Path, **_: Any) -> None:
         self.path = folder / "store"
+        self.url = self.path.as_uri()
         self.address = json.dumps(["locus_store.backends.file", "FileBackend", {"base_dir": str(self.path)}])
 
     def open(self, **options: Any) -> Backend:
@@ -252,6 +256,7 @@ class SQLitePlace(Place):
 
     def __init__(self, *, folder: Path, **_: Any) -> None:
         self.path = folder / "store.db"
+        self.url = f"sqlite:///{self.path}"
         self.address = json.dumps(["locus_store.backends.sqlite", "SQLiteBackend", {"path": str(self.path)}])
 
     def open(self, **options: Any) -> Backend:

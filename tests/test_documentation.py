@@ -36,18 +36,6 @@ def test_an_example_of_the_readme_runs(block: str, tmp_path: Path) -> None:
     run([sys.executable, "-W", "error", "-c", block], tmp_path)
 
 
-def test_the_tour_runs_on_the_embedded_default(tmp_path: Path) -> None:
-    out = run([sys.executable, "-W", "error", str(ROOT / "examples" / "tour.py")], tmp_path)
-    assert "That was the tour." in out
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_tour_runs_on_a_server(tmp_path: Path, postgresql_url: str) -> None:
-    tour = str(ROOT / "examples" / "tour.py")
-    out = run([sys.executable, "-W", "error", tour], tmp_path, LOCUS_STORE_URL=postgresql_url)
-    assert "That was the tour." in out
-
-
 @pytest.mark.parametrize("command", ["upgrade head", "check", "upgrade head --sql"])
 def test_the_commands_of_the_readme_run_in_a_checkout(command: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'agent.db'}"
