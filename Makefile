@@ -18,7 +18,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 SOURCES := $(wildcard locus_store tests examples benchmarks alembic)
 
 # A tour on the embedded default needs no extra; on anything else it may need any driver.
-URL ?=
+ifeq ($(origin URL),undefined)
+URL := $(value LOCUS_STORE_URL)
+endif
 ifeq ($(URL),)
 DEMO_STAMP := $(VENV)/.installed-demo
 else
@@ -31,8 +33,10 @@ endif
 help:
 	@sed -n 's/^#   /  /p' Makefile
 
+# In the environment, so that a password is not printed with the command.
+demo: export LOCUS_STORE_URL := $(value URL)
 demo: $(DEMO_STAMP)
-	$(if $(URL),LOCUS_STORE_URL='$(URL)' )$(BIN)/python examples/tour.py
+	$(BIN)/python examples/tour.py
 
 test: lint check-types check-imports pytest
 

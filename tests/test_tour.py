@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import backends
+import pytest
 from store_fixtures import mariadb_database, only, oracle_standin_database, place, postgresql_database
 
 __all__ = ["mariadb_database", "oracle_standin_database", "place", "postgresql_database"]
@@ -57,3 +59,27 @@ def test_the_tour_says_the_same_on_every_backend_that_a_url_names(place: backend
         assert [line for line in lines if line.startswith(beginning) and expected in line], beginning
     assert lines[-1] == "That was the tour."
     assert place.count() == before
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("named_by", ["make's variable", "the environment", "nobody"])
+def test_make_demo_hands_the_url_to_the_tour_and_does_not_print_it(tmp_path: Path, named_by: str) -> None:
+    url = "redis://:se$cret'@localhost/0"
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text('#!/bin/sh\necho "$LOCUS_STORE_URL" >>"$0.url"\necho "$@" >>"$0.calls"\n')
+    python.chmod(0o755)
+    (tmp_path / ".made").touch()
+    command = ["make", "--no-print-directory", "demo", f"VENV={tmp_path}"]
+    # What `make test` tells the commands under it is no business of this one.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    environment["LOCUS_STORE_URL"] = url if named_by == "the environment" else ""
+    if named_by == "make's variable":
+        command.append(f"URL={url}")
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "cret" not in done.stdout
+    installed, tour = python.with_name("python.calls").read_text().splitlines()
+    assert tour == "examples/tour.py"
+    assert installed.endswith("--editable ." if named_by == "nobody" else "--editable .[all]")
+    assert python.with_name("python.url").read_text().splitlines()[-1] == ("" if named_by == "nobody" else url)
