@@ -1,0 +1,16 @@
+"""The ports that `test_port_contract.py` is run with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from objects.memory_port import MemoryPort
+
+from locus_store.backends.objects.port import ObjectPort
+
+PORTS: dict[str, Callable[[pytest.FixtureRequest], ObjectPort]] = {
+    "memory-double": lambda request: MemoryPort(),
+}
+"""Each makes a port from the fixtures of a test (``request.getfixturevalue``); the test uses keys of its own. A port to
+a server that cannot be had here skips the test."""
