@@ -4,6 +4,8 @@
 `postgresql_url`     a fresh, empty database for this test: ``postgresql://…``
 `new_postgresql`     makes servers that belong to one test, which may stop, kill and restart them
 `mariadb_server`, `mariadb_url`, `new_mariadb`: the same for MariaDB (or a MySQL of somebody else's)
+`seaweedfs`, `moto`  session: S3 servers (`s3_servers.S3Server`), started by the first test that asks for them
+`new_seaweedfs`      makes one that belongs to one test
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any, NoReturn
 
 import hypothesis
 import pytest
+import s3_servers
 import servers
 
 # Two busy cores make any deadline a matter of luck. Hypothesis has a profile of its own for CI, which is the same here.
@@ -23,8 +26,8 @@ if "CI" not in os.environ:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # The caller's own store is none of the tests' business, nor are the options of libpq.
-    for name in [name for name in os.environ if name == "LOCUS_STORE_URL" or name.startswith("PG")]:
+    # The caller's own store is none of the tests' business, nor are the options of libpq or Amazon's clients.
+    for name in [name for name in os.environ if name == "LOCUS_STORE_URL" or name.startswith(("PG", "AWS_"))]:
         del os.environ[name]
     if not os.environ.get("LOCUS_STORE_TEST_ORACLE_URL"):
         servers.note_missing("oracle", "LOCUS_STORE_TEST_ORACLE_URL names no server")
@@ -139,6 +142,46 @@ def new_mariadb() -> Iterator[Callable[..., servers.MariaDBServer]]:
         except servers.ServerUnavailableError as error:
             unavailable("mariadb", error)
         servers.note_ran("mariadb", server.version)
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def seaweedfs() -> Iterator[s3_servers.SeaweedFS]:
+    """The session's SeaweedFS, a real S3 server. A test that stops it starts it again."""
+    yield from _s3(s3_servers.SeaweedFS)
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[s3_servers.Moto]:
+    """The session's moto, a double of S3."""
+    yield from _s3(s3_servers.Moto)
+
+
+def _s3(kind: type[s3_servers.S3Server]) -> Iterator[Any]:
+    try:
+        server = kind()
+    except servers.ServerUnavailableError as error:
+        unavailable(kind.name, error)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def new_seaweedfs() -> Iterator[Callable[[], s3_servers.SeaweedFS]]:
+    """Starts servers of the test's own, four seconds each."""
+    started: list[s3_servers.SeaweedFS] = []
+
+    def start() -> s3_servers.SeaweedFS:
+        try:
+            server = s3_servers.SeaweedFS()
+        except servers.ServerUnavailableError as error:
+            unavailable(s3_servers.SeaweedFS.name, error)
+        servers.note_ran(server.name, server.version)
         started.append(server)
         return server
 
