@@ -6,6 +6,8 @@
 `mariadb_server`, `mariadb_url`, `new_mariadb`: the same for MariaDB (or a MySQL of somebody else's)
 `seaweedfs`, `moto`  session: S3 servers (`s3_servers.S3Server`), started by the first test that asks for them
 `new_seaweedfs`      makes one that belongs to one test
+`redis_server`       session: a Valkey or Redis; `redis_cluster`: three of them that are one cluster
+`new_redis`          makes servers that belong to one test
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any, NoReturn
 
 import hypothesis
 import pytest
+import redis_servers
 import s3_servers
 import servers
 
@@ -182,6 +185,47 @@ def new_seaweedfs() -> Iterator[Callable[[], s3_servers.SeaweedFS]]:
         except servers.ServerUnavailableError as error:
             unavailable(s3_servers.SeaweedFS.name, error)
         servers.note_ran(server.name, server.version)
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[redis_servers.RedisServer]:
+    """The session's Redis or Valkey. A test that stops it starts it again."""
+    try:
+        server = redis_servers.start_redis()
+    except servers.ServerUnavailableError as error:
+        unavailable("redis", error)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[redis_servers.RedisCluster]:
+    """The session's cluster. A test that stops a node starts it again."""
+    try:
+        cluster = redis_servers.start_cluster()
+    except servers.ServerUnavailableError as error:
+        unavailable("redis-cluster", error)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def new_redis() -> Iterator[Callable[..., redis_servers.RedisServer]]:
+    """Starts servers of the test's own: ``new_redis({"maxmemory": "8mb"})``; a tenth of a second each."""
+    started: list[redis_servers.RedisServer] = []
+
+    def start(settings: dict[str, Any] | None = None, **options: Any) -> redis_servers.RedisServer:
+        try:
+            server = redis_servers.start_redis(settings, external=False, **options)
+        except servers.ServerUnavailableError as error:
+            unavailable("redis", error)
+        servers.note_ran("redis", server.version)
         started.append(server)
         return server
 

@@ -45,7 +45,7 @@ class ServerUnavailableError(Exception):
 
 # --- which backends ran -----------------------------------------------------------------------------------------------
 
-BACKENDS = ["memory", "file", "sqlite", "postgresql", "mariadb", "oracle-standin"]
+BACKENDS = ["memory", "file", "sqlite", "postgresql", "mariadb", "oracle-standin", "redis", "redis-cluster"]
 """The backends that the summary names even if no test asked for them."""
 
 _details: dict[str, str] = {}

@@ -137,8 +137,8 @@ class TestMariaDB:
         assert_a_killed_run_leaves_no_server("start_mariadb", "--port={}\0", tmp_path)
 
 
-def assert_a_killed_run_leaves_no_server(start: str, port_of: str, folder: Path) -> None:
-    program = f"import servers, time\nprint(servers.{start}(external=False).port, flush=True)\ntime.sleep(99)"
+def assert_a_killed_run_leaves_no_server(start: str, port_of: str, folder: Path, module: str = "servers") -> None:
+    program = f"import {module}, time\nprint({module}.{start}(external=False).port, flush=True)\ntime.sleep(99)"
     here = {**os.environ, "PYTHONPATH": str(Path(servers.__file__).parent), "TMPDIR": str(folder)}
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=here) as child:
         port = child.stdout.readline().strip()
@@ -283,6 +283,8 @@ class TestSummary:
             "backend postgresql: not run: no server: none",
             "backend mariadb: not run: no selected test uses it",
             "backend oracle-standin: not run: no selected test uses it",
+            "backend redis: not run: no selected test uses it",
+            "backend redis-cluster: not run: no selected test uses it",
             "backend oracle: not run: no URL",
         ]
 
@@ -302,5 +304,7 @@ class TestSummary:
             "backend postgresql: not run: no selected test uses it",
             "backend mariadb: not run: no selected test uses it",
             "backend oracle-standin: not run: no selected test uses it",
+            "backend redis: not run: no selected test uses it",
+            "backend redis-cluster: not run: no selected test uses it",
             "backend oracle: not run: no URL",
         ]
