@@ -1,0 +1,2 @@
+-- Nothing.
+return 1
