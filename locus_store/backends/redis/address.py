@@ -1,8 +1,8 @@
 """Where a server is: URLs as people write them, taken apart.
 
-    redis://user:password@host:6379/0, rediss://… (TLS), unix:///path/socket?db=0     one server
-    redis+sentinel://host:26379,host:26379/master/0                                    found through sentinels
-    redis+cluster://host:7000,host:7001                                                a cluster
+redis://user:password@host:6379/0, rediss://… (TLS), unix:///path/socket?db=0     one server
+redis+sentinel://host:26379,host:26379/master/0                                    found through sentinels
+redis+cluster://host:7000,host:7001                                                a cluster
 """
 
 from __future__ import annotations

@@ -9,18 +9,20 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from locus_store.backends.redis import layout
 from locus_store.backends.redis.keys import Keys
 from locus_store.backends.redis.removing import ChangedError
-from locus_store.backends.redis.server import Server
 from locus_store.core import frames
 from locus_store.core.driver import Key
 from locus_store.core.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus_store.core.frames import Codec, DamagedError, ThreadName, UnknownFormatError
 from locus_store.core.ids import new_epoch
 from locus_store.core.references import EntrySet, Range, References
+
+if TYPE_CHECKING:
+    from locus_store.backends.redis.server import Server
 
 _AT_A_TIME = 500
 _PIECE = 4 * 1024 * 1024

@@ -1,8 +1,8 @@
 """The index of a tenant's threads: reading it, and keeping it right.
 
 On a single server the scripts that change a thread change the index in the same step. On a cluster it lies elsewhere.
-There a save announces its thread before it writes, so that what was acknowledged is never missing, and settles the entry
-afterwards. Whoever takes an entry out first reads its score, then looks at the thread, then takes it out only if the
+There a save announces its thread before it writes, so that what was acknowledged is never missing, and settles the
+entry afterwards. Whoever takes an entry out first reads its score, then looks at the thread, then takes it out only if the
 score is still that one: every announcement changes it, and every save settles after it has written.
 
 Whoever reads looks at the threads themselves, and takes out the entries of those that are gone.
@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from locus_store.backends.redis import layout
 from locus_store.backends.redis.keys import Keys, thread_ids
-from locus_store.backends.redis.server import Server
 from locus_store.core import patterns
 from locus_store.core.driver import Info, Key
 from locus_store.core.errors import BackendError
+
+if TYPE_CHECKING:
+    from locus_store.backends.redis.server import Server
 
 _PAGE = 5000
 _THREADS = 500
@@ -36,7 +38,9 @@ class Listed(NamedTuple):
 
 
 def _lost(tenant: str) -> BackendError:
-    return BackendError(f"the index of tenant {tenant!r} is lost again as soon as it is made anew; does the server evict?")
+    return BackendError(
+        f"the index of tenant {tenant!r} is lost again as soon as it is made anew; does the server evict?"
+    )
 
 
 class Index:
@@ -67,7 +71,7 @@ class Index:
         wanted = None if limit is None else offset + limit
         found: dict[str, int] = {}
         first: bytes | None = None
-        start = 0
+        start = count = 0
         while wanted is None or len(found) < wanted:
             count = _PAGE if wanted is None or not parsed.everything else min(_PAGE, wanted - len(found) + _FEW)
             looked, entries = await self._page(tenant, start, count, b"", parsed.prefix)
@@ -139,9 +143,7 @@ class Index:
             await self._clean(tenant, gone, digests)
         return found
 
-    async def _page(
-        self, tenant: str, start: int, count: int, newer: bytes, prefix: str
-    ) -> tuple[int, list[Listed]]:
+    async def _page(self, tenant: str, start: int, count: int, newer: bytes, prefix: str) -> tuple[int, list[Listed]]:
         for _ in range(_ATTEMPTS):
             reply = await self._server.run("page", self._keys.tenant(tenant), start, count, newer, prefix)
             if reply[0] != b"lost":

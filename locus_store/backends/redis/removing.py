@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from locus_store.backends.redis import layout
-from locus_store.backends.redis.server import Server
 from locus_store.core import frames
 from locus_store.core.driver import Key
 from locus_store.core.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus_store.core.frames import Codec, DamagedError, ThreadName, UnknownFormatError
 from locus_store.core.ids import new_epoch
 from locus_store.core.references import EntrySet, References, unreferenced
+
+if TYPE_CHECKING:
+    from locus_store.backends.redis.server import Server
 
 _AT_A_TIME = 500
 """How many blocks one request reads."""
@@ -63,6 +66,7 @@ class Survey:
         changes: How often the checkpoints have changed.
         removals: How often some went.
         block_count: The number of the newest block.
+        saved: Whether it has checkpoints, and not records only.
         expired: Whether the thread has expired.
         rows: Version and references of the checkpoints, by id.
     """
@@ -71,6 +75,7 @@ class Survey:
     changes: bytes
     removals: bytes
     block_count: int
+    saved: bool
     expired: bool
     rows: dict[str, tuple[int, References]] = field(default_factory=dict)
 
@@ -124,7 +129,7 @@ class Planner:
         reply = await self._server.run("survey", self._keys, self._now, above, "\0".join(ids))
         if not reply:
             return None
-        found = Survey(int(reply[0]), reply[1], reply[2], int(reply[3]), bool(reply[5]))
+        found = Survey(int(reply[0]), reply[1], reply[2], int(reply[3]), bool(reply[4]), bool(reply[5]))
         for at in range(6, len(reply), 3):
             checkpoint_id = reply[at].decode()
             try:
@@ -135,56 +140,36 @@ class Planner:
                 raise UnsupportedFormatError(self._key.thread_id, checkpoint_id, str(e)) from e
         return found
 
-    async def near(self, ids: Sequence[str], added: References | None, own: bool) -> Removal | None:
-        """Plan by neighbours only: they usually hold what the checkpoints hold.
+    def near(self, survey: Survey, ids: Sequence[str], gone: Sequence[str], added: References | None) -> Removal | None:
+        """Plan by the neighbours of what goes: they usually hold what it holds.
 
         Args:
-            ids: What goes.
-            added: What a new checkpoint refers to, with 0 as its own block.
-            own: Whether the new checkpoint has a block of its own.
+            survey: What goes, and its neighbours.
+            ids: The checkpoints that go.
+            gone: Those whose references go: these, and one that is replaced.
+            added: What a new checkpoint refers to.
 
         Returns:
             None if all checkpoints must be looked at.
         """
-        found = await self.survey(ids)
-        if found is None:
-            raise ChangedError
-        going = set(ids)
-        dropped = [refs for name, (_, refs) in found.rows.items() if name in going]
-        kept = [refs for name, (_, refs) in found.rows.items() if name not in going]
-        if unreferenced(dropped, [*kept, *([added] if added is not None else [])]):
-            return None
-        return Removal("s", found.removals, [name for name in ids if name in found.rows])
+        dropped, kept = _parted(survey, gone, added)
+        return None if unreferenced(dropped, kept) else Removal("s", survey.removals, ids)
 
     async def whole(self, survey: Survey, ids: Sequence[str], gone: Sequence[str], added: References | None) -> Removal:
-        """Plan by all checkpoints.
-
-        Args:
-            survey: All of them.
-            ids: Those that go.
-            gone: Those whose references go: these, and one that is replaced.
-            added: What a new checkpoint refers to.
+        """Plan by all checkpoints, which the survey holds; the arguments are those of `near`.
 
         Raises:
             ChangedError: The blocks have changed since the survey.
         """
-        going = set(gone)
-        dropped = [refs for name, (_, refs) in survey.rows.items() if name in going]
-        kept = [refs for name, (_, refs) in survey.rows.items() if name not in going]
-        if added is not None:
-            kept.append(added)
+        dropped, kept = _parted(survey, gone, added)
         lost = unreferenced(dropped, kept)
         blocks = await self._losses(survey, lost, EntrySet.of(kept).blocks()) if lost else []
         return Removal("g", survey.changes, ids, new_epoch() if blocks else None, blocks)
 
-    async def _losses(
-        self, survey: Survey, lost: EntrySet, used: Sequence[tuple[int, int]]
-    ) -> list[tuple[int, bytes]]:
+    async def _losses(self, survey: Survey, lost: EntrySet, used: Sequence[tuple[int, int]]) -> list[tuple[int, bytes]]:
         needed = {number for first, last in used for number in range(first, last + 1)}
         numbers = [
-            number
-            for first, last in lost.blocks()
-            for number in range(first, min(last, survey.block_count) + 1)
+            number for first, last in lost.blocks() for number in range(first, min(last, survey.block_count) + 1)
         ]
         found: list[tuple[int, bytes]] = []
         for start in range(0, len(numbers), _AT_A_TIME):
@@ -208,3 +193,11 @@ class Planner:
             raise UnsupportedFormatError(self._key.thread_id, None, f"a block cannot be rewritten: {e}") from e
         except DamagedError:
             return payload  # it cannot be rewritten, and somebody needs it
+
+
+def _parted(survey: Survey, gone: Sequence[str], added: References | None) -> tuple[list[References], list[References]]:
+    """What is dropped and what is kept."""
+    going = set(gone)
+    dropped = [refs for name, (_, refs) in survey.rows.items() if name in going]
+    kept = [refs for name, (_, refs) in survey.rows.items() if name not in going]
+    return dropped, kept if added is None else [*kept, added]

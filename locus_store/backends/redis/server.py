@@ -110,7 +110,7 @@ class Server:
         self._address = address
         self._client = client
         if address is not None:
-            max_connections = parse_url(address.url).get("max_connections", max_connections)
+            max_connections = int(str(parse_url(address.url).get("max_connections", max_connections)))
         self._limit = max_connections
         self._options: dict[str, Any] = {
             "protocol": 2,
@@ -148,7 +148,7 @@ class Server:
         sentinel = {name: options[name] for name in ("retry", "protocol", "socket_timeout", "socket_connect_timeout")}
         for name in [name for name in options if name.startswith("sentinel_")]:
             sentinel[name.removeprefix("sentinel_")] = options.pop(name)
-        sentinels = Sentinel(
+        sentinels = Sentinel(  # type: ignore[no-untyped-call]
             list(address.hosts), sentinel_kwargs={**sentinel, "ssl": address.tls}, ssl=address.tls, **options
         )
         return [sentinels.master_for(address.master), *sentinels.sentinels]
@@ -197,9 +197,7 @@ class Server:
 
         async def call(client: Any) -> Any:
             try:
-                return await client.execute_command(
-                    "EVALSHA", digest, len(keys), *keys, *arguments, **_AS_BYTES
-                )
+                return await client.execute_command("EVALSHA", digest, len(keys), *keys, *arguments, **_AS_BYTES)
             except exceptions.NoScriptError:
                 return await client.execute_command("EVAL", text, len(keys), *keys, *arguments, **_AS_BYTES)
 
@@ -228,11 +226,12 @@ class Server:
             where = {"target_nodes": RedisCluster.PRIMARIES} if self.cluster else {}
             return [key async for key in client.scan_iter(match=pattern, count=_SCAN, **where)]
 
-        return await self._call(call)
+        found: list[bytes | str] = await self._call(call)
+        return found
 
-    async def ping(self) -> None:
-        """Find out whether the server answers."""
-        await self.run("ping", [b"{locus_store}"])
+    async def ping(self, keys: Sequence[bytes]) -> None:
+        """Find out whether the server that has some keys answers."""
+        await self.run("ping", keys)
 
     async def _call(self, call: Any, *, again: bool = True) -> Any:
         tried = 0
@@ -265,7 +264,11 @@ _AS_BYTES = {"NEVER_DECODE": True}
 
 _MEANINGS: tuple[tuple[Any, bool, str], ...] = (
     (
-        (exceptions.AuthenticationError, exceptions.AuthenticationWrongNumberOfArgsError, exceptions.AuthorizationError),
+        (
+            exceptions.AuthenticationError,
+            exceptions.AuthenticationWrongNumberOfArgsError,
+            exceptions.AuthorizationError,
+        ),
         False,
         "the server refuses this user or password",
     ),
