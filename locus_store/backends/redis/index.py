@@ -2,8 +2,8 @@
 
 On a single server the scripts that change a thread change the index in the same step. On a cluster it lies elsewhere.
 There a save announces its thread before it writes, so that what was acknowledged is never missing, and settles the
-entry afterwards. Whoever takes an entry out first reads its score, then looks at the thread, then takes it out only if the
-score is still that one: every announcement changes it, and every save settles after it has written.
+entry afterwards. Whoever takes an entry out first reads its score, then looks at the thread, then takes it out only if
+the score is still that one: every announcement changes it, and every save settles after it has written.
 
 Whoever reads looks at the threads themselves, and takes out the entries of those that are gone.
 """
