@@ -52,7 +52,7 @@ if keep and epoch then
   end
 end
 if old or #doomed > 0 then
-  local same = guard == 'g' and guarded == f[6] or guard == 's' and guarded == f[7]
+  local same = guard == 'g' and guarded == (f[6] or '0') or guard == 's' and guarded == (f[7] or '0')
   local ids = table.concat(doomed, '\0')
   if not same or planned ~= ids then return {'N', ids, updated, f[6], f[7], old or ''} end
 end
