@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
     from locus_store.backends.oracle import OracleBackend, OracleCheckpointer
     from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
+    from locus_store.backends.redis import RedisBackend, RedisCheckpointer
     from locus_store.backends.sqlite import SQLiteBackend, SQLiteCheckpointer
     from locus_store.core.backend import Backend
     from locus_store.core.capabilities import Capabilities
@@ -89,6 +90,8 @@ __all__ = [
     "PostgreSQLBackend",
     "PostgreSQLCheckpointer",
     "ReasoningStep",
+    "RedisBackend",
+    "RedisCheckpointer",
     "ReferencedError",
     "RetryableError",
     "Role",
@@ -123,6 +126,7 @@ _PLACES = {
     "backends.mysql": ("MySQLBackend", "MySQLCheckpointer"),
     "backends.oracle": ("OracleBackend", "OracleCheckpointer"),
     "backends.postgresql": ("PostgreSQLBackend", "PostgreSQLCheckpointer"),
+    "backends.redis": ("RedisBackend", "RedisCheckpointer"),
     "backends.sqlite": ("SQLiteBackend", "SQLiteCheckpointer"),
     "core.backend": ("Backend",),
     "core.capabilities": ("Capabilities",),

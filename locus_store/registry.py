@@ -6,6 +6,8 @@
     postgresql://user:password@host/db      PostgreSQL
     mysql://user:password@host/db           MySQL, or MariaDB: mariadb://user:password@host/db
     oracle://user:password@host/service     Oracle Database
+    redis://user:password@host:6379/0       Redis or Valkey; over TLS rediss://…, a local socket unix:///path?db=0
+    redis+sentinel://host,host/name/0       … behind sentinels; redis+cluster://host,host a cluster
 
 Options of the backend may be in the query: ``sqlite:///agents.db?tenant=acme&ttl_seconds=3600``. Those that are no
 options of the backend are handed to the database's client where they are known to it, and refused otherwise.
@@ -106,6 +108,7 @@ _SQLITE = _Driver("sqlite", "SQLiteBackend", "SQLiteCheckpointer")
 _POSTGRESQL = _Driver("postgresql", "PostgreSQLBackend", "PostgreSQLCheckpointer")
 _MYSQL = _Driver("mysql", "MySQLBackend", "MySQLCheckpointer")
 _ORACLE = _Driver("oracle", "OracleBackend", "OracleCheckpointer")
+_REDIS = _Driver("redis", "RedisBackend", "RedisCheckpointer")
 
 
 # ---------------------------------------------------------------------------------------------------------------- URLs
@@ -243,6 +246,14 @@ _mysql = _server(_MYSQL, MYSQL_CLIENT)
 _oracle = _server(_ORACLE, ORACLE_CLIENT)
 
 
+def _redis(url: _Url) -> _Target:
+    from locus_store.backends.redis.address import CLIENT
+
+    options, passed = url.options(_REDIS, CLIENT)
+    place = f"{url.scheme}:{url.place}" + ("?" + "&".join(passed) if passed else "")
+    return _Target(_REDIS, {"url": place, **options})
+
+
 _SCHEMES: dict[str, Callable[[_Url], _Target]] = {
     "memory": _memory,
     "file": _file,
@@ -258,6 +269,13 @@ _SCHEMES: dict[str, Callable[[_Url], _Target]] = {
     "oracle": _oracle,
     "oracle+oracledb": _oracle,
     "oracle+oracledb_async": _oracle,
+    "redis": _redis,
+    "rediss": _redis,
+    "unix": _redis,
+    "redis+sentinel": _redis,
+    "rediss+sentinel": _redis,
+    "redis+cluster": _redis,
+    "rediss+cluster": _redis,
 }
 
 
@@ -267,7 +285,7 @@ _ALIASES = {"table": "table_name"}
 
 _NO_OPTIONS = frozenset(
     """
-    base_dir database dsn host password path port service_name user wallet_location wallet_password
+    base_dir database dsn host password path port service_name url user wallet_location wallet_password
     """.split()  # noqa: SIM905
 )
 """Parameters of backends that are the URL's place, or parts of it."""
@@ -391,6 +409,13 @@ def _made(
     return driver.checkpointer(state_type, options)
 
 
+def _made_redis(*, config_hint: str | None = None, **options: Any) -> Checkpointer[Any]:
+    """As the SDK has it, the hint may also be a host without a scheme."""
+    if config_hint is not None and "//" not in config_hint:
+        config_hint = f"redis://{config_hint}"
+    return _made(_REDIS, "url", config_hint=config_hint, **options)
+
+
 _CHECKPOINTERS: dict[str, Callable[..., BaseCheckpointer]] = {
     "memory": partial(_made, _MEMORY),
     "file": partial(_made, _FILE, "base_dir"),
@@ -398,4 +423,5 @@ _CHECKPOINTERS: dict[str, Callable[..., BaseCheckpointer]] = {
     "postgresql": partial(_made, _POSTGRESQL, "database"),
     "mysql": partial(_made, _MYSQL, "database"),
     "oracle": partial(_made, _ORACLE, "dsn"),
+    "redis": _made_redis,
 }

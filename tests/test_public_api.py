@@ -22,7 +22,7 @@ from locus_store.core.backend import Backend
 from locus_store.core.checkpointer import Checkpointer
 
 ROOT = Path(__file__).resolve().parents[1]
-CLIENTS = {"aiosqlite", "alembic", "asyncmy", "asyncpg", "greenlet", "mako", "orjson", "sqlalchemy", "sqlite3"}
+CLIENTS = {"aiosqlite", "alembic", "asyncmy", "asyncpg", "greenlet", "mako", "orjson", "redis", "sqlalchemy", "sqlite3"}
 
 
 def run(code: str, *flags: str) -> str:
@@ -92,8 +92,8 @@ def test_the_type_checker_is_told_the_same_names() -> None:
 
 
 def test_names_that_are_not_there() -> None:
-    with pytest.raises(AttributeError, match="module 'locus_store' has no attribute 'RedisBackend'"):
-        _ = locus_store.RedisBackend  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="module 'locus_store' has no attribute 'HTTPBackend'"):
+        _ = locus_store.HTTPBackend  # type: ignore[attr-defined]
     with pytest.raises(ImportError):
         exec("from locus_store import nothing")
     assert set(locus_store.__all__) <= set(dir(locus_store))
@@ -137,7 +137,7 @@ def test_importing_the_package_loads_nothing_else() -> None:
     assert not modules & {*CLIENTS, "pydantic", "asyncio"}
 
 
-LIGHT = [name for name in locus_store.__all__ if not re.match("File|SQLite|PostgreSQL|MySQL|Oracle", name)]
+LIGHT = [name for name in locus_store.__all__ if not re.match("File|SQLite|PostgreSQL|MySQL|Oracle|Redis", name)]
 
 
 def test_everything_but_the_drivers_loads_no_client() -> None:
@@ -156,7 +156,8 @@ def test_everything_but_the_drivers_loads_no_client() -> None:
     ("code", "absent"),
     [
         ("from locus_store import FileBackend; FileBackend()", CLIENTS - {"orjson"}),
-        ("from locus_store import SQLiteBackend; SQLiteBackend()", {"asyncmy", "asyncpg"}),
+        ("from locus_store import SQLiteBackend; SQLiteBackend()", {"asyncmy", "asyncpg", "redis"}),
+        ("from locus_store import RedisBackend; RedisBackend()", CLIENTS - {"orjson", "redis"}),
         ("from locus_store.memory.backends import FileCheckpointer, MemoryCheckpointer", CLIENTS - {"orjson"}),
         (
             "import locus_store.memory, locus_store.memory.backends.adapters, locus_store.memory.registry",
@@ -174,7 +175,10 @@ def blocking(*packages: str) -> str:
 
 def test_all_names_can_be_imported_with_no_extra_installed() -> None:
     assert (
-        run(blocking("asyncmy", "asyncpg", "orjson", "aiosqlite") + "from locus_store import *\nprint(len(dir()) > 40)")
+        run(
+            blocking("asyncmy", "asyncpg", "orjson", "aiosqlite", "redis")
+            + "from locus_store import *\nprint(len(dir()) > 40)"
+        )
         == "True\n"
     )
 
@@ -193,6 +197,9 @@ for make in (lambda: locus_store.PostgreSQLBackend(), lambda: locus_store.open_b
     code = code.replace("PostgreSQL", "MySQL").replace("postgresql", "mysql")
     lines = run(blocking("asyncmy") + code).splitlines()
     assert lines == ["MySQLBackend needs the package 'asyncmy': pip install 'locus-store[mysql]'"] * 2
+    code = code.replace("MySQL", "Redis").replace("mysql", "redis")
+    lines = run(blocking("redis") + code).splitlines()
+    assert lines == ["RedisBackend needs the package 'redis': pip install 'locus-store[redis]'"] * 2
 
 
 def test_memory_and_files_work_without_any_dependency_but_pydantic() -> None:

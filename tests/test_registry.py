@@ -17,6 +17,7 @@ from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
 from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
 from locus_store.backends.oracle import OracleBackend
 from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
+from locus_store.backends.redis import RedisBackend, RedisCheckpointer
 from locus_store.backends.sqlite import SQLiteBackend, SQLiteCheckpointer
 from locus_store.core.compression import ZlibCodec
 from locus_store.core.state import AgentState
@@ -77,6 +78,11 @@ def arguments(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         ("mariadb://h/db", MySQLBackend, {"dsn": "mariadb://h/db"}),
         ("mysql+asyncmy://h/db", MySQLBackend, {"dsn": "mysql+asyncmy://h/db"}),
         ("mariadb+asyncmy://h/db", MySQLBackend, {"dsn": "mariadb+asyncmy://h/db"}),
+        ("redis://u:p@h:1/2", RedisBackend, {"url": "redis://u:p@h:1/2"}),
+        ("rediss://h", RedisBackend, {"url": "rediss://h"}),
+        ("unix:///run/a%20b?db=1", RedisBackend, {"url": "unix:///run/a%20b", "db": 1}),
+        ("redis+sentinel://h,i:2/name/0", RedisBackend, {"url": "redis+sentinel://h,i:2/name/0"}),
+        ("rediss+cluster://h:1,i:2", RedisBackend, {"url": "rediss+cluster://h:1,i:2"}),
     ],
 )
 def test_a_url_names_a_place(url: str, cls: type, expected: dict[str, Any], arguments: dict[str, Any]) -> None:
@@ -134,6 +140,18 @@ def test_what_is_passed_on_to_mysql_is_known_to_its_driver() -> None:
         open_backend("mysql://h/d?sql_mode=ANSI")
 
 
+def test_what_belongs_to_redis_is_passed_on(arguments: dict[str, Any]) -> None:
+    open_backend("redis://u:p@h?prefix=a:&ttl_seconds=60&timeout=2.5&max_connections=3&client_name=me&protocol=3")
+    assert arguments == {
+        "cls": RedisBackend,
+        "url": "redis://u:p@h?client_name=me&protocol=3",
+        "prefix": "a:",
+        "ttl_seconds": 60,
+        "timeout": 2.5,
+        "max_connections": 3,
+    }
+
+
 # ------------------------------------------------------------------------------------------------------------ options
 
 
@@ -188,7 +206,7 @@ def test_keywords_win_over_the_url(arguments: dict[str, Any]) -> None:
         ("sqlite://host/a.db", "sqlite:///name.db"),
         ("agents.db", "begins with its scheme"),
         ("", "begins with its scheme"),
-        ("redis://localhost", "unknown scheme 'redis'; known: memory:, file:, sqlite:, .*postgresql:"),
+        ("nosql://localhost", "unknown scheme 'nosql'; known: memory:, file:, sqlite:, .*postgresql:"),
         ("s3://bucket", "unknown scheme"),
         ("postgresql+psycopg://h/d", "unknown scheme"),
     ],
@@ -293,6 +311,7 @@ async def test_a_mariadb_url_opens_it(mariadb_url: str) -> None:
         ("sqlite://", SQLiteCheckpointer),
         ("postgresql://h/d", PostgreSQLCheckpointer),
         ("mariadb://h/d", MySQLCheckpointer),
+        ("redis://h/1", RedisCheckpointer),
     ],
 )
 def test_a_checkpointer_of_agent_states_has_its_class(url: str, cls: type) -> None:
@@ -317,7 +336,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_names_that_are_there() -> None:
-    assert list_checkpointers() == ["memory", "file", "sqlite", "postgresql", "mysql", "oracle"]
+    assert list_checkpointers() == ["memory", "file", "sqlite", "postgresql", "mysql", "oracle", "redis"]
 
 
 @pytest.mark.parametrize(
@@ -342,6 +361,12 @@ def test_the_names_that_are_there() -> None:
         ("mysql://u:p@h:5/agents", MySQLCheckpointer, "h:5/agents"),
         ("mysql:mariadb://u:p@h:5/agents", MySQLCheckpointer, "h:5/agents"),
         ("mariadb://u:p@h:5/agents", MySQLCheckpointer, "h:5/agents"),
+        ("redis", RedisCheckpointer, "redis://localhost:6379"),
+        ("redis:h:7", RedisCheckpointer, "redis://h:7"),
+        ("redis:redis://u:p@h:7/1", RedisCheckpointer, "redis://h:7/1"),
+        ("redis://u:p@h:7/1", RedisCheckpointer, "redis://h:7/1"),
+        ("rediss://u:p@h", RedisCheckpointer, "rediss://h:6379"),
+        ("redis+cluster://u:p@h,i", RedisCheckpointer, "redis+cluster://h:6379,i:6379"),
     ],
 )
 def test_a_name_and_a_hint(text: str, cls: type, shown: str | None) -> None:
@@ -360,7 +385,7 @@ def test_keywords_win_over_the_hint(tmp_path: Path) -> None:
         get_checkpointer("memory", nonsense=1)
 
 
-@pytest.mark.parametrize("text", ["redis", "redis:host:6379", "", "Memory", "redis://h"])
+@pytest.mark.parametrize("text", ["http", "http:host:6379", "", "Memory", "http://h"])
 def test_an_unknown_name(text: str) -> None:
     with pytest.raises(
         ValueError, match=r"Unknown checkpointer provider: '.*Available providers: \['memory', "
@@ -409,7 +434,7 @@ def test_the_name_of_sqlalchemys_asynchronous_oracle_dialect_is_a_scheme() -> No
     assert isinstance(open_backend("oracle+oracledb_async://u:p@h:1/service"), OracleBackend)
 
 
-@pytest.mark.parametrize("scheme", ["postgresql", "mysql", "mariadb", "oracle"])
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql", "mariadb", "oracle", "redis", "rediss+cluster"])
 def test_the_rest_of_a_password_is_not_taken_for_the_server(scheme: str) -> None:
     with pytest.raises(ValueError, match="password is written %40") as caught:
         open_backend(f"{scheme}://u:first@second@h/d")

@@ -42,6 +42,9 @@ from locus_store.core.protocols import BaseCheckpointer, CheckpointerProtocol
         ("memory.backends.mysql", "MySQLBackend"),
         ("memory.backends.postgresql", "PostgreSQLBackend"),
         ("memory.backends.sqlite", "SQLiteBackend"),
+        ("memory.backends.redis", "RedisBackend RedisCheckpointer"),
+        ("memory.backends", "RedisBackend RedisCheckpointer redis_checkpointer"),
+        ("memory.backends.adapters", "redis_checkpointer"),
     ],
 )
 def test_the_names_are_where_the_sdk_has_them(module: str, names: str) -> None:
@@ -60,8 +63,8 @@ def test_they_are_the_very_same_objects() -> None:
     assert memory.get_checkpointer is registry.get_checkpointer
     assert import_module("locus_store.memory.registry")._CHECKPOINTERS is registry._CHECKPOINTERS
     assert set(backends.__all__) <= set(dir(backends))
-    with pytest.raises(AttributeError, match="RedisBackend"):
-        _ = backends.RedisBackend
+    with pytest.raises(AttributeError, match="HTTPBackend"):
+        _ = backends.HTTPBackend
     assert not hasattr(memory, "ConversationManager")
 
 
@@ -109,6 +112,19 @@ def test_mysql_checkpointer() -> None:
     for name, value in {**refused, "table_name": "checkpoints"}.items():
         with pytest.raises(ValueError, match=f"{name}={value!r}: "):
             mysql_checkpointer(**{name: value})
+
+
+def test_redis_checkpointer() -> None:
+    from locus_store.memory.backends import redis_checkpointer
+
+    made = redis_checkpointer()
+    assert isinstance(made, locus_store.RedisCheckpointer)
+    assert "redis://localhost:6379" in repr(made)
+    made = redis_checkpointer("redis://u:secret@h:5/2", "agents:", ttl_seconds=60, tenant="acme")
+    assert repr(made) == "RedisCheckpointer(RedisDriver(redis://h:5/2, prefix='agents:'))"
+    assert made._options.ttl_seconds == 60
+    with pytest.raises(TypeError, match="nonsense"):
+        redis_checkpointer(nonsense=1)
 
 
 # ------------------------------------------------------------------------------------------ a checkpointer of one's own
@@ -200,6 +216,7 @@ def test_what_counts_as_a_checkpointer(tmp_path: Path) -> None:
         locus_store.SQLiteCheckpointer(),
         locus_store.PostgreSQLCheckpointer(),
         locus_store.MySQLCheckpointer(),
+        locus_store.RedisCheckpointer(),
         locus_store.MemoryBackend().checkpointer(),
         locus_store.MemoryCheckpointer().tenant("acme"),
     ]

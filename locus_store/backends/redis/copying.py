@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from locus_store.backends.redis import layout
 from locus_store.backends.redis.keys import Keys
 from locus_store.backends.redis.removing import ChangedError
-from locus_store.core import frames
+from locus_store.core import frames, payloads
 from locus_store.core.driver import Key
 from locus_store.core.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus_store.core.frames import Codec, DamagedError, ThreadName, UnknownFormatError
@@ -163,11 +163,11 @@ class Copy:
         try:
             if not whole:
                 unused = _everything(payload, self.codec, names[0]).minus(used)
-                left = frames.strip(payload, unused, self.codec, names[0])
+                left = payloads.strip(payload, unused, self.codec, names[0])
                 if left is None:
                     return None
                 payload = left
-            return payload if self._bound is None else frames.rebind(payload, self._bound, *names)
+            return payload if self._bound is None else payloads.rebind(payload, self._bound, *names)
         except DamagedError as e:
             raise CorruptCheckpointError(self.source.thread_id, None, f"a block cannot be copied: {e}") from e
         except UnknownFormatError as e:
@@ -209,6 +209,6 @@ def _everything(payload: bytes, codec: Codec | None, name: ThreadName) -> EntryS
     return EntrySet.of(
         [
             References({number: [Range(f.number, f.number)] for number, _ in f.counts})
-            for f in frames.read(payload, codec, name)
+            for f in payloads.read(payload, codec, name)
         ]
     )

@@ -99,11 +99,12 @@ class RedisDriver(Driver):
 
         if (url is None) == (client is None):
             raise ValueError("where the server is: pass a url, or a client of yours, and not both")
+        if db and client is not None:
+            raise ValueError("the client that is passed has a database of its own: db has no meaning beside it")
         self._keys = Keys(prefix)
         self._server = Server(
-            None if url is None else parse(url),
+            None if url is None else parse(url, db),
             client,
-            db=db,
             timeout=timeout,
             max_connections=max_connections,
             options=client_options,

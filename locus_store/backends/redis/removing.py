@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from locus_store.backends.redis import layout
-from locus_store.core import frames
+from locus_store.core import payloads
 from locus_store.core.driver import Key
 from locus_store.core.errors import CorruptCheckpointError, UnsupportedFormatError
 from locus_store.core.frames import Codec, DamagedError, ThreadName, UnknownFormatError
@@ -188,7 +188,7 @@ class Planner:
 
     def _strip(self, payload: bytes, lost: EntrySet) -> bytes | None:
         try:
-            return frames.strip(payload, lost, self._codec, ThreadName(*self._key))
+            return payloads.strip(payload, lost, self._codec, ThreadName(*self._key))
         except UnknownFormatError as e:
             raise UnsupportedFormatError(self._key.thread_id, None, f"a block cannot be rewritten: {e}") from e
         except DamagedError:

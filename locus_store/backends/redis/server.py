@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary, finalize
 from redis import exceptions
 from redis.asyncio import ConnectionPool, Redis, RedisCluster, Sentinel
 from redis.asyncio.cluster import ClusterNode
-from redis.asyncio.connection import parse_url
+from redis.asyncio.connection import SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -82,7 +82,6 @@ class Server:
     Args:
         address: Where it is; None with a client.
         client: The host's own client.
-        db: The database, unless the address says it.
         timeout: Seconds that an answer, or a connection, is waited for.
         max_connections: How many connections there are at most, for each event loop.
         options: More arguments of redis-py's client.
@@ -97,7 +96,6 @@ class Server:
         address: Address | None,
         client: Redis | RedisCluster | None = None,
         *,
-        db: int = 0,
         timeout: float = 10.0,
         max_connections: int = 50,
         options: Mapping[str, Any] | None = None,
@@ -109,16 +107,14 @@ class Server:
             )
         self._address = address
         self._client = client
-        if address is not None:
-            max_connections = int(str(parse_url(address.url).get("max_connections", max_connections)))
         self._limit = max_connections
         self._options: dict[str, Any] = {
             "protocol": 2,
             "socket_timeout": timeout,
             "socket_connect_timeout": timeout,
             **(options or {}),
+            **(address.options if address is not None else {}),
         }
-        self._db = db
         self.cluster = isinstance(client, RedisCluster) or (address is not None and address.kind == "cluster")
         self.shown = address.shown if address is not None else "the client that was handed in"
         self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
@@ -134,18 +130,20 @@ class Server:
         assert address is not None
         # What is safe to send twice is decided here, call by call, and not by the client.
         never = Retry(NoBackoff(), 0)
-        options: dict[str, Any] = {"db": self._db, **self._options, **parse_url(address.url), "retry": never}
-        options["max_connections"] = self._limit
+        options: dict[str, Any] = {**self._options, "retry": never, "max_connections": self._limit}
         if address.kind == "single":
+            if address.path is not None:
+                options |= {"path": address.path, "connection_class": UnixDomainSocketConnection}
+            else:
+                options["host"], options["port"] = address.hosts[0]
+                options |= {"connection_class": SSLConnection} if address.tls else {}
             return [Redis.from_pool(ConnectionPool(**options))]
-        for name in ("host", "port"):
-            options.pop(name, None)
         if address.kind == "cluster":
-            if options["db"]:
-                raise ValueError("a cluster has one database only, number 0")
+            options.pop("db", None)
             nodes = [ClusterNode(host, port) for host, port in address.hosts]
             return [RedisCluster(startup_nodes=nodes, ssl=address.tls, **options)]
-        sentinel = {name: options[name] for name in ("retry", "protocol", "socket_timeout", "socket_connect_timeout")}
+        shared = ("retry", "protocol", "socket_", "ssl_")
+        sentinel = {name: value for name, value in options.items() if name.startswith(shared)}
         for name in [name for name in options if name.startswith("sentinel_")]:
             sentinel[name.removeprefix("sentinel_")] = options.pop(name)
         sentinels = Sentinel(  # type: ignore[no-untyped-call]

@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
     from locus_store.backends.oracle import OracleBackend, OracleCheckpointer
     from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
+    from locus_store.backends.redis import RedisBackend, RedisCheckpointer
     from locus_store.backends.sqlite import SQLiteBackend, SQLiteCheckpointer
     from locus_store.memory.backends.adapters import (
         mysql_checkpointer,
         oracle_checkpointer,
         postgresql_checkpointer,
+        redis_checkpointer,
         sqlite_checkpointer,
     )
 
@@ -31,12 +33,15 @@ __all__ = [
     "OracleCheckpointer",
     "PostgreSQLBackend",
     "PostgreSQLCheckpointer",
+    "RedisBackend",
+    "RedisCheckpointer",
     "SQLiteBackend",
     "SQLiteCheckpointer",
     "StorageBackendAdapter",
     "mysql_checkpointer",
     "oracle_checkpointer",
     "postgresql_checkpointer",
+    "redis_checkpointer",
     "sqlite_checkpointer",
 ]
 
@@ -51,12 +56,15 @@ _MODULES = {
     "OracleCheckpointer": "locus_store.backends.oracle",
     "PostgreSQLBackend": "locus_store.backends.postgresql",
     "PostgreSQLCheckpointer": "locus_store.backends.postgresql",
+    "RedisBackend": "locus_store.backends.redis",
+    "RedisCheckpointer": "locus_store.backends.redis",
     "SQLiteBackend": "locus_store.backends.sqlite",
     "SQLiteCheckpointer": "locus_store.backends.sqlite",
     "StorageBackendAdapter": "locus_store.backends.adapter",
     "mysql_checkpointer": "locus_store.memory.backends.adapters",
     "oracle_checkpointer": "locus_store.memory.backends.adapters",
     "postgresql_checkpointer": "locus_store.memory.backends.adapters",
+    "redis_checkpointer": "locus_store.memory.backends.adapters",
     "sqlite_checkpointer": "locus_store.memory.backends.adapters",
 }
 

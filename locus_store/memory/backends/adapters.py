@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from locus_store.backends.mysql import MySQLCheckpointer
     from locus_store.backends.oracle import OracleCheckpointer
     from locus_store.backends.postgresql import PostgreSQLCheckpointer
+    from locus_store.backends.redis import RedisCheckpointer
     from locus_store.backends.sqlite import SQLiteCheckpointer
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "mysql_checkpointer",
     "oracle_checkpointer",
     "postgresql_checkpointer",
+    "redis_checkpointer",
     "sqlite_checkpointer",
 ]
 
@@ -124,3 +126,18 @@ def oracle_checkpointer(
         service_name=service_name,
         **kwargs,
     )
+
+
+def redis_checkpointer(
+    url: str = "redis://localhost:6379", prefix: str = "locus_store:", **kwargs: Any
+) -> RedisCheckpointer:
+    """Make a checkpointer over Redis or Valkey.
+
+    Args:
+        url: Where the server is.
+        prefix: What all keys begin with.
+        **kwargs: Options of `RedisCheckpointer`.
+    """
+    from locus_store.backends.redis import RedisCheckpointer
+
+    return RedisCheckpointer(url, prefix=prefix, **kwargs)
