@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from locus_store.core.checkpointer import Checkpointer
 from locus_store.core.state import AgentState
 
 __all__ = [
+    "briefly",
     "checkpointer",
     "clock",
     "only",
@@ -109,23 +110,34 @@ def oracle_standin_database(postgresql_server: servers.PostgreSQLServer) -> Iter
     postgresql_server.drop_database(url)
 
 
-@pytest.fixture(params=list(backends.TABLE))
+LONG = ["postgresql-sync", "mariadb-session", "mariadb-sync"]
+"""Places that only the long tests go through: they run code that others run too.
+
+Over a server, a synchronous session does what an asynchronous one does, and one on MariaDB what one on PostgreSQL does,
+with the statements of MariaDB's own backend.
+"""
+
+_ASYNC_SESSIONS = [name for name in SESSIONS if name.endswith("-session")]
+
+
+def _params(names: Iterable[str], long: Container[str] = ()) -> list[Any]:
+    """Parameters of `place`, of which those in `LONG` and in `long` are marked as endurance."""
+    marked = pytest.mark.endurance
+    return [pytest.param(name, marks=marked) if name in LONG or name in long else name for name in names]
+
+
+@pytest.fixture(params=_params(backends.TABLE))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
     return _make(request, tmp_path)
 
 
-# A synchronous session runs the same code as an asynchronous one, so over servers it is among the long tests.
-_LONG = ("postgresql-sync", "mariadb-sync")
-_SESSIONS = [pytest.param(name, marks=pytest.mark.endurance) if name in _LONG else name for name in SESSIONS]
-
-
-@pytest.fixture(params=[*backends.TABLE, *_SESSIONS])
+@pytest.fixture(params=_params([*backends.TABLE, *SESSIONS]))
 def place_or_session(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
     """As `place`, which it is imported as; the backends are also gone through by sessions of a host's."""
     return _make(request, tmp_path)
 
 
-@pytest.fixture(params=[*backends.TABLE, *[name for name in SESSIONS if name.endswith("-session")]])
+@pytest.fixture(params=_params([*backends.TABLE, *_ASYNC_SESSIONS]))
 def place_or_async_session(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
     """As `place_or_session`, for long suites: what is synchronous runs the same code."""
     return _make(request, tmp_path)
@@ -167,7 +179,13 @@ def _make(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
 
 def only(*names: str) -> pytest.MarkDecorator:
     """Runs a test on some backends only."""
-    return pytest.mark.parametrize("place", names, indirect=True)
+    return pytest.mark.parametrize("place", _params(names), indirect=True)
+
+
+def briefly(*long: str) -> pytest.MarkDecorator:
+    """For a test that stores very much: sessions, and the backends that are named, are gone through by the long tests."""
+    params = _params([*backends.TABLE, *_ASYNC_SESSIONS], [*long, *SESSIONS])
+    return pytest.mark.parametrize("place", params, indirect=True)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from histories import message
-from store_fixtures import only
+from store_fixtures import briefly, only
 
 ENDURANCE = pytest.mark.endurance
 
@@ -88,6 +88,7 @@ async def test_case_37_listing_reads_no_payload(place, threads):
     assert listed < threads * 100_000 / 2
 
 
+@briefly()
 @pytest.mark.parametrize("count", [1001])
 async def test_case_38_nothing_is_cut_off_in_a_thread(store, place, count):
     for i in range(count):
@@ -100,6 +101,7 @@ async def test_case_38_nothing_is_cut_off_in_a_thread(store, place, count):
     assert place.count() == 0
 
 
+@briefly("oracle-standin")
 @pytest.mark.parametrize("count", [1001, pytest.param(10_001, marks=ENDURANCE)])
 async def test_case_38_nothing_is_cut_off_in_a_listing(store, place, count):
     for i in range(count):
