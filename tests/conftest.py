@@ -6,6 +6,8 @@
 `mariadb_server`, `mariadb_url`, `new_mariadb`: the same for MariaDB (or a MySQL of somebody else's)
 `seaweedfs`, `moto`  session: S3 servers (`s3_servers.S3Server`), started by the first test that asks for them
 `new_seaweedfs`      makes one that belongs to one test
+`oci_double`         session: the double of OCI Object Storage, a process of its own (`oci_double.process.Process`)
+`oci_user`           session: somebody who may sign in to it with an API key
 `redis_server`       session: a Valkey or Redis; `redis_cluster`: three of them that are one cluster
 `new_redis`          makes servers that belong to one test
 """
@@ -21,6 +23,11 @@ import pytest
 import redis_servers
 import s3_servers
 import servers
+from oci_double.process import Process as OCIDouble
+from oci_double.process import User as OCIUser
+
+from locus_store.backends.objects.oci import OCIPort
+from locus_store.backends.objects.oci_sign_in import SignIn
 
 # Two busy cores make any deadline a matter of luck. Hypothesis has a profile of its own for CI, which is the same here.
 hypothesis.settings.register_profile("local", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -29,8 +36,8 @@ if "CI" not in os.environ:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # The caller's own store is none of the tests' business, nor are the options of libpq or Amazon's clients.
-    for name in [name for name in os.environ if name == "LOCUS_STORE_URL" or name.startswith(("PG", "AWS_"))]:
+    # The caller's own store is none of the tests' business, nor are the options of libpq, Amazon's clients or Oracle's SDK.
+    for name in [name for name in os.environ if name == "LOCUS_STORE_URL" or name.startswith(("PG", "AWS_", "OCI_"))]:
         del os.environ[name]
     if not os.environ.get("LOCUS_STORE_TEST_ORACLE_URL"):
         servers.note_missing("oracle", "LOCUS_STORE_TEST_ORACLE_URL names no server")
@@ -232,3 +239,25 @@ def new_redis() -> Iterator[Callable[..., redis_servers.RedisServer]]:
     yield start
     for server in started:
         server.close()
+
+
+@pytest.fixture(scope="session")
+def oci_double() -> Iterator[OCIDouble]:
+    """The session's double of OCI Object Storage. A test that stops it takes one of its own."""
+    with OCIDouble() as double:
+        yield double
+
+
+@pytest.fixture(scope="session")
+def oci_user(oci_double: OCIDouble, tmp_path_factory: pytest.TempPathFactory) -> OCIUser:
+    """Somebody who may sign in to it with an API key, from a configuration file of the user's own."""
+    return OCIUser(tmp_path_factory.mktemp("oci")).known_to(oci_double)
+
+
+@pytest.fixture
+def oci_port(oci_double: OCIDouble, oci_user: OCIUser) -> Iterator[OCIPort]:
+    """A port to an empty bucket of the double."""
+    bucket = oci_double.make_bucket()
+    sign_in = SignIn(config_file=str(oci_user.config_file), service_endpoint=oci_double.url)
+    yield OCIPort(bucket, sign_in=sign_in)
+    oci_double.tell("drop bucket", bucket)

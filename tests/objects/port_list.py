@@ -11,6 +11,7 @@ from locus_store.backends.objects.port import ObjectPort
 
 PORTS: dict[str, Callable[[pytest.FixtureRequest], ObjectPort]] = {
     "memory-double": lambda request: MemoryPort(),
+    "oci-double": lambda request: request.getfixturevalue("oci_port"),
 }
 """Each makes a port from the fixtures of a test (``request.getfixturevalue``); the test uses keys of its own. A port to
 a server that cannot be had here skips the test."""

@@ -19,8 +19,8 @@ from locus_store.backends.file.disk import Disk
 from locus_store.backends.file.locks import Locks
 from locus_store.backends.file.reading import Reader
 from locus_store.backends.file.removing import Folders
-from locus_store.backends.file.workers import Workers
 from locus_store.backends.file.writing import Writer
+from locus_store.backends.workers import Workers
 from locus_store.core.capabilities import EVERYTHING_SHARED
 from locus_store.core.driver import Driver, Dropped, Info, Key, Plan, PutResult, Stored, Trimmed
 from locus_store.core.errors import BackendError, LocusStoreError
