@@ -128,6 +128,16 @@ class _File:
         return FileBackend(base_dir=self.env.dir / "data")
 
 
+class _Redis:
+    kind = "redis"
+    env: Env
+
+    def make(self) -> Any:
+        from locus_store import RedisBackend
+
+        return RedisBackend(self.env.redis_url, max_connections=self.env.pool_size * 2)
+
+
 class _Memory:
     kind = "memory"
     shared = False
@@ -139,8 +149,10 @@ class _Memory:
         return MemoryBackend()
 
 
+_STORAGES = {"pg": _PostgreSQL, "sqlite": _SQLite, "file": _File, "redis": _Redis, "memory": _Memory}
+
 ADAPTERS: dict[str, type[Adapter]] = {
     f"locus-store-{name}{suffix}": type(f"{storage.__name__}{face.__name__}", (storage, face), {})
-    for name, storage in {"pg": _PostgreSQL, "sqlite": _SQLite, "file": _File, "memory": _Memory}.items()
+    for name, storage in _STORAGES.items()
     for suffix, face in {"": _Documents, "-states": _States}.items()
 }
