@@ -111,7 +111,7 @@ class S3Proxy:
             _reset(writer)  # the client or the server has gone, or the test is over
         finally:
             writer.close()
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
 
     async def _serve(self, request: Request, writer: asyncio.StreamWriter) -> None:

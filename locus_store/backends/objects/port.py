@@ -110,6 +110,9 @@ class ObjectPort(ABC):
     async def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> Page:
         """One page of the objects whose keys begin with a prefix, in the byte order of the keys; one request.
 
+        Where a folder stands among keys that begin with its name is the service's affair: ``a/b`` may come before or
+        after ``a-b``. Going on ``after`` the last key of a page misses nothing in either order.
+
         Args:
             prefix: What the keys begin with, as characters: no folder is meant.
             after: Only keys after this one.

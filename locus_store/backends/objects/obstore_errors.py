@@ -1,0 +1,77 @@
+"""What obstore's errors mean. It has few classes, and says the rest (status, S3's code) in its messages."""
+
+from __future__ import annotations
+
+import re
+
+_STATUS = re.compile(r"non-2xx status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w{1,64})</Code>")
+_ADVICE = {
+    "AccessDenied": "these credentials lack a right: s3:ListBucket on the bucket, s3:GetObject, s3:PutObject and "
+    "s3:DeleteObject on what is in it are needed",
+    "AuthorizationHeaderMalformed": "the region is another one: give region_name",
+    "ExpiredToken": "the session token has expired",
+    "InvalidAccessKeyId": "the access key is unknown: check aws_access_key_id",
+    "NoSuchBucket": "there is no such bucket: make it, or pass create_bucket=True",
+    "NotImplemented": "the service does not know this kind of request",
+    "PermanentRedirect": "the bucket is in another region: give region_name or its endpoint_url",
+    "RequestTimeTooSkewed": "this machine's clock is wrong",
+    "SignatureDoesNotMatch": "the secret key is wrong: check aws_secret_access_key",
+}
+_NO_OBJECT = ("NoSuchKey", "BlobNotFound")
+_METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")
+
+
+class Refusal(Exception):  # noqa: N818  never leaves this package
+    """A request that failed; obstore's own error is the cause, the text says what is wrong and what to do.
+
+    Attributes:
+        status: The answer's HTTP status, 0 without an answer.
+        missing: Whether there is no such object (and the bucket is there).
+        unavailable: Whether the service cannot be reached or is overloaded, so that it may work later.
+        lost: Whether the connection broke: the request may have been carried out.
+    """
+
+    def __init__(
+        self, text: str, *, status: int = 0, missing: bool = False, unavailable: bool = False, lost: bool = False
+    ) -> None:
+        super().__init__(text)
+        self.status = status
+        self.missing = missing
+        self.unavailable = unavailable
+        self.lost = lost
+
+
+def refusal(error: Exception) -> Refusal:
+    """What an error of obstore's means.
+
+    Raises:
+        Exception: The error itself, if it is none of obstore's.
+    """
+    from obstore.exceptions import BaseError
+
+    if not isinstance(error, BaseError | FileNotFoundError | ValueError):
+        raise error
+    said = str(error)
+    found, code = _STATUS.search(said), _CODE.search(said)
+    status = int(found[1]) if found else 0
+    name = code[1] if code else ""
+    if any(place in said for place in _METADATA_SERVICES):
+        return Refusal(
+            "no credentials: give aws_access_key_id and aws_secret_access_key, or profile_name, or set the environment "
+            "variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; nor does a metadata service of this machine's know "
+            "any",
+            status=403,
+        )
+    if status:
+        busy = status >= 500 and status != 501
+        advice = _ADVICE.get(name or {401: "AccessDenied", 403: "AccessDenied"}.get(status, ""))
+        text = f"the service answered {status}" + (f" {name}" if name else "") + (f": {advice}" if advice else "")
+        # Any web server says 404; only a bucket's service says what is missing. A HEAD has no body to say it in.
+        missing = status == 404 and (name in _NO_OBJECT or "performing HEAD" in said)
+        return Refusal(text, status=status, missing=missing, unavailable=busy or status in (408, 409, 429))
+    if isinstance(error, FileNotFoundError):
+        return Refusal("there is no such object", status=404, missing=True)
+    if "error sending request" in said or "HTTP error" in said or "timed out" in said:
+        return Refusal("it cannot be reached, or the connection was lost", unavailable=True, lost=True)
+    return Refusal(said.partition("\n")[0][:300])

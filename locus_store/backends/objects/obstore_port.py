@@ -1,0 +1,203 @@
+"""A bucket by way of obstore: Amazon S3 and everything that speaks its protocol, Google's and Azure's services.
+
+obstore's calls are coroutines that any event loop can await; its connections belong to threads of its own. It sends
+plain bodies with their length and a SHA-256 in the signed header (no chunked uploads, no trailers), and multi-deletes
+with an MD5, which is what S3 look-alikes take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakKeyDictionary
+
+from locus_store.backends.objects.obstore_errors import Refusal, refusal
+from locus_store.backends.objects.port import (
+    PAGE,
+    Listed,
+    Object,
+    ObjectConflictError,
+    ObjectExistsError,
+    ObjectPort,
+    Page,
+)
+from locus_store.core.errors import BackendError, BackendUnavailableError
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    ObstoreStore = S3Store | GCSStore | AzureStore
+
+T = TypeVar("T")
+
+RETRIES = 2
+"""How often a write is sent again when its connection was lost; obstore repeats only what it takes for harmless."""
+
+
+class ObstorePort(ObjectPort):
+    """A port over a store of obstore's.
+
+    Args:
+        make: Makes the store, when it is needed. With True it makes one that deletes objects one by one.
+        where: What errors call the bucket.
+        max_requests: How many requests may be under way at once in one event loop.
+        owned: Whether the store is ours, so that closing lets go of its connections.
+    """
+
+    def __init__(
+        self, make: Callable[[bool], ObstoreStore], where: str, *, max_requests: int = 50, owned: bool = True
+    ) -> None:
+        self.where = where
+        self._make = make
+        self._owned = owned
+        self._max_requests = max_requests
+        self._store: ObstoreStore | None = None
+        self._singly: ObstoreStore | None = None
+        self._deletes_singly = False
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+    # ---------------------------------------------------------------------------------------------------------- calls
+
+    async def put(self, key: str, data: bytes, *, new: bool = False) -> str:
+        store = self._opened()
+
+        async def send() -> str:
+            done = await store.put_async(key, data, mode="create" if new else "overwrite", use_multipart=False)
+            return _bare(done["e_tag"])
+
+        try:
+            return await self._again(send)
+        except Refusal as e:
+            if new and e.status == 412:
+                raise ObjectExistsError(key) from e.__cause__
+            if new and e.status == 409:
+                raise ObjectConflictError(key) from e.__cause__
+            raise self._error(e) from e.__cause__
+
+    async def get(self, key: str, *, start: int = 0, end: int | None = None) -> Object | None:
+        store = self._opened()
+
+        async def fetch() -> Object:
+            options: GetOptions | None = None
+            if end is not None:
+                options = {"range": (start, end)}
+            elif start:
+                options = {"range": {"offset": start}}
+            answer = await store.get_async(key, options=options)
+            data = await answer.bytes_async()
+            return Object(bytes(data), answer.meta["size"], _bare(answer.meta["e_tag"]))
+
+        async def look() -> Object:
+            meta = await store.head_async(key)
+            return Object(b"", meta["size"], _bare(meta["e_tag"]))
+
+        try:
+            try:
+                return await self._turn(fetch)
+            except Refusal as e:
+                if e.status != 416:  # it has nothing at these places
+                    raise
+            return await self._turn(look)
+        except Refusal as e:
+            if e.missing:
+                return None
+            raise self._error(e) from e.__cause__
+
+    async def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> Page:
+        store = self._opened()
+        # obstore lists folders, and always asks for whole pages of a thousand: one less is taken, to see that more is.
+        most = min(PAGE - 1 if limit is None else limit, PAGE - 1)
+        folder, _, rest = prefix.rpartition("/")
+        start = max(filter(None, (after, _just_before(prefix) if rest else None)), default=None)
+
+        async def fetch() -> Page:
+            found: list[Listed] = []
+            async for part in store.list(folder or None, offset=start, chunk_size=most + 1):
+                for item in part:
+                    key = item["path"]
+                    if key.startswith(prefix):
+                        found.append(Listed(key, item["size"], _bare(item["e_tag"])))
+                    elif key > prefix:
+                        return Page(found[:most], len(found) > most)
+                if len(found) > most:
+                    break
+            return Page(found[:most], len(found) > most)
+
+        try:
+            return await self._turn(fetch)
+        except Refusal as e:
+            raise self._error(e) from e.__cause__
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        if not keys:
+            return
+        try:
+            if not self._deletes_singly:
+                try:
+                    await self._again(lambda: self._opened().delete_async(list(keys)))
+                    return
+                except Refusal as e:
+                    # No multi-delete here, or another one than obstore's.
+                    if not self._owned or e.status not in (400, 405, 411, 501):
+                        raise
+            await self._again(lambda: self._one_by_one().delete_async(list(keys)))
+            self._deletes_singly = True
+        except Refusal as e:
+            raise self._error(e) from e.__cause__
+
+    async def aclose(self) -> None:
+        self._store = self._singly = None
+
+    # ----------------------------------------------------------------------------------------------------- the store
+
+    def _opened(self) -> ObstoreStore:
+        if self._store is None:
+            self._store = self._make(False)
+        return self._store
+
+    def _one_by_one(self) -> ObstoreStore:
+        if self._singly is None:
+            self._singly = self._make(True)
+        return self._singly
+
+    # ------------------------------------------------------------------------------------------------------- requests
+
+    async def _turn(self, send: Callable[[], Awaitable[T]]) -> T:
+        """Send a request when fewer than the most are under way; what goes wrong is a `Refusal`."""
+        loop = asyncio.get_running_loop()
+        turns = self._turns.get(loop)
+        if turns is None:
+            turns = self._turns[loop] = asyncio.Semaphore(self._max_requests)
+        async with turns:
+            try:
+                return await send()
+            except Exception as e:
+                raise refusal(e) from e
+
+    async def _again(self, send: Callable[[], Awaitable[T]]) -> T:
+        """Send a write, again if its connection was lost: the driver recognises an attempt that arrived after all."""
+        for attempt in range(RETRIES):
+            try:
+                return await self._turn(send)
+            except Refusal as e:
+                if not e.lost:
+                    raise
+            await asyncio.sleep(0.1 * 2**attempt * (1 + random.random()))  # noqa: S311  spreads those who wait
+        return await self._turn(send)
+
+    def _error(self, found: Refusal) -> BackendError:
+        text = f"{self.where}: {found}"
+        return BackendUnavailableError(text) if found.unavailable else BackendError(text)
+
+
+def _bare(etag: str | None) -> str:
+    return (etag or "").strip('"')
+
+
+def _just_before(prefix: str) -> str:
+    """A key that every key with the prefix comes after, and hardly any other."""
+    last = ord(prefix[-1]) - 1
+    return prefix[:-1] + (chr(last) if last != ord("/") else ".") + "~"
