@@ -40,12 +40,21 @@ class Process:
     def url(self) -> str:
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
-    def start(self) -> None:
-        """Start it, on the port that it had before if there was one; it has forgotten everything."""
+    def start(self, *, busy: bool = False) -> None:
+        """Start it, on the port that it had before if there was one; it has forgotten everything.
+
+        Args:
+            busy: Whether it answers with 503 until it is told that there are no faults.
+        """
         tests = str(Path(__file__).parents[1])
         self._process = subprocess.Popen(
             [sys.executable, "-m", "oci_double.server", *self._tls],
-            env={**os.environ, "PYTHONPATH": tests, "OCI_DOUBLE_PORT": str(self.port)},
+            env={
+                **os.environ,
+                "PYTHONPATH": tests,
+                "OCI_DOUBLE_PORT": str(self.port),
+                "OCI_DOUBLE_BUSY": str(int(busy)),
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -202,6 +202,8 @@ class Server(ThreadingHTTPServer):
 
 def main(*tls: str) -> None:
     Handler.double = Double()
+    if os.environ.get("OCI_DOUBLE_BUSY") == "1":
+        Handler.double.faults.order(Fault("error", status=503, code="ServiceUnavailable", times=-1))
     port = int(os.environ.get("OCI_DOUBLE_PORT", "0"))
     server = Server(("127.0.0.1", port), Handler)
     if tls:

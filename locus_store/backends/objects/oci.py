@@ -40,7 +40,7 @@ class OCIPort(ObjectPort):
         client: An ``ObjectStorageClient`` of the caller's in place of that; it is used by one thread at a time, and
             never closed.
         compartment_id: Where the bucket is made if it is missing at the first call; None makes none.
-        max_connections: How many requests are under way at most.
+        max_requests: How many requests are under way at most.
         retry_timeout: Seconds in which a request is made again that failed for want of the service.
     """
 
@@ -54,7 +54,7 @@ class OCIPort(ObjectPort):
         sign_in: SignIn | None = None,
         client: Any = None,
         compartment_id: str | None = None,
-        max_connections: int = 16,
+        max_requests: int = 16,
         retry_timeout: float = 20.0,
     ) -> None:
         require_sdk()
@@ -63,8 +63,8 @@ class OCIPort(ObjectPort):
         self._sign_in = sign_in or SignIn()
         self._client = client
         self._compartment_id = compartment_id
-        self._workers = Workers(1 if client is not None else max_connections, "locus-store-oci")
-        self._at_once = max_connections
+        self._workers = Workers(1 if client is not None else max_requests, "locus-store-oci")
+        self._at_once = max_requests
         self._retry_timeout = retry_timeout
         self._opened: _Opened | None = None
         self._opening = threading.Lock()
