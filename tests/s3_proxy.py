@@ -56,12 +56,14 @@ class Fault:
         code: The error's code, as S3 names it.
         when: Whether the server has done what it was asked for by then.
         delay: Seconds to wait before it happens.
+        body: The answer's body, if it is not an error's.
     """
 
     status: int | None
     code: str = "InternalError"
     when: Literal["before", "after"] = "before"
     delay: float = 0.0
+    body: bytes | None = None
 
 
 Rule = Callable[[Request], Fault | None]
@@ -126,7 +128,9 @@ class S3Proxy:
                 _reset(writer)
                 return
             if fault.status:
-                text = f"<Error><Code>{fault.code}</Code><Message>on purpose</Message></Error>".encode()
+                text = fault.body
+                if text is None:
+                    text = f"<Error><Code>{fault.code}</Code><Message>on purpose</Message></Error>".encode()
                 head = f"HTTP/1.1 {fault.status} Fault\r\nContent-Type: application/xml\r\nConnection: close\r\n"
                 answer = f"{head}Content-Length: {len(text)}\r\n\r\n".encode() + text
         request.answered = int(answer.split(b" ", 2)[1])

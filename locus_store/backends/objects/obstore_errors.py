@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _STATUS = re.compile(r"non-2xx status code: (\d{3})")
-_CODE = re.compile(r"<Code>(\w{1,64})</Code>")
+_CODE = re.compile(r"<Code>(\w{1,64})</Code>|\(code: (\w{1,64})\)")
 _ADVICE = {
     "AccessDenied": "these credentials lack a right: s3:ListBucket on the bucket, s3:GetObject, s3:PutObject and "
     "s3:DeleteObject on what is in it are needed",
@@ -18,8 +18,9 @@ _ADVICE = {
     "RequestTimeTooSkewed": "this machine's clock is wrong",
     "SignatureDoesNotMatch": "the secret key is wrong: check aws_secret_access_key",
 }
+_PASSING = ("InternalError", "ServiceUnavailable", "SlowDown")
 _NO_OBJECT = ("NoSuchKey", "BlobNotFound")
-_METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")
+_METADATA_SERVICES = ("/latest/api/token", "/latest/meta-data/", "169.254.170.2", "metadata.google.internal")
 
 
 class Refusal(Exception):  # noqa: N818  never leaves this package
@@ -30,16 +31,25 @@ class Refusal(Exception):  # noqa: N818  never leaves this package
         missing: Whether there is no such object (and the bucket is there).
         unavailable: Whether the service cannot be reached or is overloaded, so that it may work later.
         lost: Whether the connection broke: the request may have been carried out.
+        no_bucket: Whether there is no such bucket.
     """
 
     def __init__(
-        self, text: str, *, status: int = 0, missing: bool = False, unavailable: bool = False, lost: bool = False
+        self,
+        text: str,
+        *,
+        status: int = 0,
+        missing: bool = False,
+        unavailable: bool = False,
+        lost: bool = False,
+        no_bucket: bool = False,
     ) -> None:
         super().__init__(text)
         self.status = status
         self.missing = missing
         self.unavailable = unavailable
         self.lost = lost
+        self.no_bucket = no_bucket
 
 
 def refusal(error: Exception) -> Refusal:
@@ -55,7 +65,7 @@ def refusal(error: Exception) -> Refusal:
     said = str(error)
     found, code = _STATUS.search(said), _CODE.search(said)
     status = int(found[1]) if found else 0
-    name = code[1] if code else ""
+    name = (code[1] or code[2]) if code else ""
     if any(place in said for place in _METADATA_SERVICES):
         return Refusal(
             "no credentials: give aws_access_key_id and aws_secret_access_key, or profile_name, or set the environment "
@@ -65,13 +75,20 @@ def refusal(error: Exception) -> Refusal:
         )
     if status:
         busy = status >= 500 and status != 501
-        advice = _ADVICE.get(name or {401: "AccessDenied", 403: "AccessDenied"}.get(status, ""))
-        text = f"the service answered {status}" + (f" {name}" if name else "") + (f": {advice}" if advice else "")
+        advice = _advice(name or {401: "AccessDenied", 403: "AccessDenied"}.get(status, ""))
+        text = f"the service answered {status}" + (f" {name}" if name else "") + advice
         # Any web server says 404; only a bucket's service says what is missing. A HEAD has no body to say it in.
         missing = status == 404 and (name in _NO_OBJECT or "performing HEAD" in said)
-        return Refusal(text, status=status, missing=missing, unavailable=busy or status in (408, 409, 429))
+        unavailable = busy or status in (408, 409, 429)
+        return Refusal(text, status=status, missing=missing, unavailable=unavailable, no_bucket=name == "NoSuchBucket")
+    if name:  # of one of many objects to delete
+        return Refusal(f"the service answered {name}" + _advice(name), unavailable=name in _PASSING)
     if isinstance(error, FileNotFoundError):
         return Refusal("there is no such object", status=404, missing=True)
     if "error sending request" in said or "HTTP error" in said or "timed out" in said:
         return Refusal("it cannot be reached, or the connection was lost", unavailable=True, lost=True)
     return Refusal(said.partition("\n")[0][:300])
+
+
+def _advice(name: str) -> str:
+    return f": {_ADVICE[name]}" if name in _ADVICE else ""

@@ -44,15 +44,20 @@ class ObstorePort(ObjectPort):
         make: Makes the store, when it is needed. With True it makes one that deletes objects one by one.
         where: What errors call the bucket.
         max_requests: How many requests may be under way at once in one event loop.
-        owned: Whether the store is ours, so that closing lets go of its connections.
+        create: Makes the bucket of a store, when it turns out that there is none; None leaves that to others.
     """
 
     def __init__(
-        self, make: Callable[[bool], ObstoreStore], where: str, *, max_requests: int = 50, owned: bool = True
+        self,
+        make: Callable[[bool], ObstoreStore],
+        where: str,
+        *,
+        max_requests: int = 50,
+        create: Callable[[ObstoreStore], Awaitable[None]] | None = None,
     ) -> None:
         self.where = where
         self._make = make
-        self._owned = owned
+        self._create = create
         self._max_requests = max_requests
         self._store: ObstoreStore | None = None
         self._singly: ObstoreStore | None = None
@@ -62,7 +67,7 @@ class ObstorePort(ObjectPort):
     # ---------------------------------------------------------------------------------------------------------- calls
 
     async def put(self, key: str, data: bytes, *, new: bool = False) -> str:
-        store = self._opened()
+        store = await self._opened()
 
         async def send() -> str:
             done = await store.put_async(key, data, mode="create" if new else "overwrite", use_multipart=False)
@@ -78,7 +83,7 @@ class ObstorePort(ObjectPort):
             raise self._error(e) from e.__cause__
 
     async def get(self, key: str, *, start: int = 0, end: int | None = None) -> Object | None:
-        store = self._opened()
+        store = await self._opened()
 
         async def fetch() -> Object:
             options: GetOptions | None = None
@@ -107,7 +112,7 @@ class ObstorePort(ObjectPort):
             raise self._error(e) from e.__cause__
 
     async def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> Page:
-        store = self._opened()
+        store = await self._opened()
         # obstore lists folders, and always asks for whole pages of a thousand: one less is taken, to see that more is.
         most = min(PAGE - 1 if limit is None else limit, PAGE - 1)
         folder, _, rest = prefix.rpartition("/")
@@ -137,13 +142,15 @@ class ObstorePort(ObjectPort):
         try:
             if not self._deletes_singly:
                 try:
-                    await self._again(lambda: self._opened().delete_async(list(keys)))
+                    store = await self._opened()
+                    await self._again(lambda: store.delete_async(list(keys)))
                     return
                 except Refusal as e:
                     # No multi-delete here, or another one than obstore's.
-                    if not self._owned or e.status not in (400, 405, 411, 501):
+                    if e.status not in (400, 405, 411, 501):
                         raise
-            await self._again(lambda: self._one_by_one().delete_async(list(keys)))
+            singly = await self._one_by_one()
+            await self._again(lambda: singly.delete_async(list(keys)))
             self._deletes_singly = True
         except Refusal as e:
             raise self._error(e) from e.__cause__
@@ -153,27 +160,41 @@ class ObstorePort(ObjectPort):
 
     # ----------------------------------------------------------------------------------------------------- the store
 
-    def _opened(self) -> ObstoreStore:
-        if self._store is None:
-            self._store = self._make(False)
-        return self._store
+    async def _opened(self) -> ObstoreStore:
+        # Making it may read files, and import what is slow to import.
+        store = self._store
+        if store is None:
+            store = self._store = await asyncio.to_thread(self._make, False)
+        return store
 
-    def _one_by_one(self) -> ObstoreStore:
-        if self._singly is None:
-            self._singly = self._make(True)
-        return self._singly
+    async def _one_by_one(self) -> ObstoreStore:
+        store = self._singly
+        if store is None:
+            store = self._singly = await asyncio.to_thread(self._make, True)
+        return store
 
     # ------------------------------------------------------------------------------------------------------- requests
 
     async def _turn(self, send: Callable[[], Awaitable[T]]) -> T:
-        """Send a request when fewer than the most are under way; what goes wrong is a `Refusal`."""
+        """Send a request when fewer than the most are under way; what goes wrong is a `Refusal`.
+
+        If the bucket is not there and may be made, it is sent again when it is.
+        """
         loop = asyncio.get_running_loop()
         turns = self._turns.get(loop)
         if turns is None:
             turns = self._turns[loop] = asyncio.Semaphore(self._max_requests)
         async with turns:
             try:
+                try:
+                    return await send()
+                except Exception as e:
+                    if self._create is None or not refusal(e).no_bucket:
+                        raise
+                await self._create(await self._opened())
                 return await send()
+            except BackendError:
+                raise
             except Exception as e:
                 raise refusal(e) from e
 
