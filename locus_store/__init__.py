@@ -38,12 +38,14 @@ if TYPE_CHECKING:
         LocusStoreError,
         MissingDependencyError,
         PayloadTooLargeError,
+        PlainTextError,
         ReferencedError,
         RetryableError,
         SchemaAheadError,
         SchemaError,
         SchemaIncompleteError,
         SchemaNotReadyError,
+        SearchNotEnabledError,
         SerializationError,
         StoreBusyError,
         ThreadExistsError,
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
         UnsupportedOperationError,
     )
     from locus_store.core.frames import Codec, ThreadName
-    from locus_store.core.infos import CheckpointInfo
+    from locus_store.core.infos import CheckpointInfo, SearchHit
     from locus_store.core.messages import Message, Role, ToolCall, ToolResult
     from locus_store.core.state import AgentState, ReasoningStep, ToolExecution
     from locus_store.core.synchronous import SyncBackend, SyncCheckpointer
@@ -87,6 +89,7 @@ __all__ = [
     "OracleBackend",
     "OracleCheckpointer",
     "PayloadTooLargeError",
+    "PlainTextError",
     "PostgreSQLBackend",
     "PostgreSQLCheckpointer",
     "ReasoningStep",
@@ -101,6 +104,8 @@ __all__ = [
     "SchemaError",
     "SchemaIncompleteError",
     "SchemaNotReadyError",
+    "SearchHit",
+    "SearchNotEnabledError",
     "SerializationError",
     "StoreBusyError",
     "SyncBackend",
@@ -136,7 +141,7 @@ _PLACES = {
     "core.messages": ("Message", "Role", "ToolCall", "ToolResult"),
     "core.state": ("AgentState", "ReasoningStep", "ToolExecution"),
     "core.synchronous": ("SyncBackend", "SyncCheckpointer"),
-    "core.infos": ("CheckpointInfo",),
+    "core.infos": ("CheckpointInfo", "SearchHit"),
     "registry": ("open_backend", "open_checkpointer"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}

@@ -126,7 +126,9 @@ class MemoryPlace(Place):
     name = "memory"
     url = "memory://"
     address = json.dumps(["locus_store.backends.memory", "MemoryBackend", {}])
-    capabilities = dataclasses.replace(EVERYTHING, persistent=False, shared=False, reclaim=False, transactions=False)
+    capabilities = dataclasses.replace(
+        EVERYTHING, persistent=False, shared=False, reclaim=False, transactions=False, search=True
+    )
 
     def __init__(self, **_: Any) -> None:
         self._driver: Any = None
@@ -180,7 +182,7 @@ class MemoryPlace(Place):
 
 class FilePlace(Place):
     name = "file"
-    capabilities = dataclasses.replace(EVERYTHING, reclaim=False, transactions=False)
+    capabilities = dataclasses.replace(EVERYTHING, reclaim=False, transactions=False, search=True)
 
     @classmethod
     def why_unavailable(cls) -> str | None:

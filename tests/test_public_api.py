@@ -52,7 +52,7 @@ def test_the_list_is_sorted_and_has_nothing_twice() -> None:
 
 def test_the_list_is_complete() -> None:
     found = {
-        "Backend Capabilities CheckpointInfo Checkpointer",
+        "Backend Capabilities CheckpointInfo Checkpointer SearchHit",
         "AgentState Message ReasoningStep Role ToolCall ToolExecution ToolResult",
         "Codec ThreadName ZlibCodec",
         "SyncBackend SyncCheckpointer",

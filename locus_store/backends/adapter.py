@@ -230,15 +230,23 @@ class StorageBackendAdapter(BaseCheckpointer, Generic[State]):
                 rows.append(row)
         return rows
 
-    async def search(self, query: str, limit: int = 10) -> list[dict[str, Any]]:
-        """What the backend's own search finds, each checkpoint once and under its thread's id."""
+    async def search(self, query: str, limit: int = 10, pattern: str = "*") -> list[dict[str, Any]]:
+        """What the backend's own search finds, each checkpoint once and under its thread's id.
+
+        Args:
+            query: What the backend understands.
+            limit: How many at the most.
+            pattern: Only of threads whose ids match it, as `list_threads` reads it; looked at afterwards, so with one
+                there may be fewer than the limit.
+        """
         self._require_capability("search")
+        fits = patterns.parse(pattern).regex().fullmatch
         found: dict[tuple[str, str], dict[str, Any]] = {}
         # A checkpoint may be found three times: under its id, as the newest, and in the index.
         for hit in await self.backend.search(query, limit=3 * limit):
             thread_id, _, name = str(hit.get("thread_id", "")).rpartition(":")
             data = hit.get("data")
-            if name != INDEX:
+            if name != INDEX and fits(thread_id):
                 one = data.get(ID, name) if isinstance(data, dict) else name
                 found.setdefault((thread_id, one), {**hit, "thread_id": thread_id, "checkpoint_id": one})
         return list(found.values())[:limit]

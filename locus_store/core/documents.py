@@ -6,7 +6,7 @@ from typing import Any
 
 from locus_store.core import ids
 from locus_store.core.driver import Conflict, Driver, Exists, IfExists, Key, NoParent, Plan, Saved, Stale
-from locus_store.core.entries import plan
+from locus_store.core.entries import Planned, plan
 from locus_store.core.errors import (
     CheckpointExistsError,
     CheckpointNotFoundError,
@@ -20,6 +20,7 @@ from locus_store.core.ledger import Ledger
 from locus_store.core.loading import Loaded
 from locus_store.core.metadata import Metadata, encode_metadata, terms
 from locus_store.core.options import Options, check_count, check_optional_id
+from locus_store.core.texts import texts_of_plan
 
 READ_FIRST = 64 * 1024
 """A save of an unknown thread that would store more bytes than this first reads what is stored."""
@@ -87,6 +88,7 @@ class Documents:
                     now=now,
                     expires_at=self._expires_at(now),
                     keep=self._options.keep_checkpoints,
+                    texts=self._texts(planned, ThreadName(*key)),
                 ),
             )
             match result:
@@ -104,6 +106,11 @@ class Documents:
                     raise CheckpointExistsError(thread_id, new_id, "the id is in use; if_exists='newest' replaces it")
                 case NoParent():
                     raise CheckpointNotFoundError(thread_id, parent, "it was named as the parent and is not there")
+
+    def _texts(self, planned: Planned, thread: ThreadName) -> tuple[str, ...]:
+        if not self._driver.indexes_texts:
+            return ()
+        return texts_of_plan(planned.block, planned.payload, self._options.codec, thread)
 
     def _remembered(self, key: Key) -> list[Known]:
         try:

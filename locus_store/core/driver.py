@@ -27,6 +27,7 @@ from typing import Literal, NamedTuple
 
 from locus_store.core.capabilities import Capabilities
 from locus_store.core.errors import UnsupportedOperationError
+from locus_store.core.words import Query
 
 IfExists = Literal["newest", "in_place", "error"]
 
@@ -70,6 +71,7 @@ class Plan:
         now: The time of the call, in microseconds.
         expires_at: When the thread expires from now on, in microseconds, or None for never.
         keep: How many of the newest checkpoints stay; older ones are removed in the same step. None keeps all.
+        texts: The searchable texts of block and payload, each once; empty unless the driver `indexes_texts`.
     """
 
     checkpoint_id: str
@@ -90,6 +92,7 @@ class Plan:
     now: int
     expires_at: int | None
     keep: int | None
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,49 @@ class Stored:
     blocks: Sequence[bytes]
 
 
+class ContentsRow(NamedTuple):
+    """One checkpoint of `Contents`; the attributes are those of `Stored`."""
+
+    checkpoint_id: str
+    version: int
+    own_block: int
+    ranges: bytes
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """All that is stored of a thread's documents, in one consistent view.
+
+    Attributes:
+        updated_at: When the thread was written last, in microseconds.
+        checkpoints: All of them, but for those that are damaged; in any order.
+        blocks: The payloads of all blocks, in ascending order of number.
+    """
+
+    updated_at: int
+    checkpoints: Sequence[ContentsRow]
+    blocks: Sequence[bytes]
+
+
+class Clue(NamedTuple):
+    """Where a search should look.
+
+    Attributes:
+        digest: The text in that thread that may match (`texts.digest`), or None for all texts of the thread.
+    """
+
+    thread_id: str
+    digest: bytes | None
+
+
+class Clues(NamedTuple):
+    """Where a search should look, the most promising places first; ``complete`` if there are no others."""
+
+    found: Sequence[Clue]
+    complete: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Dropped:
     """What a removal did.
@@ -211,6 +257,8 @@ class Driver(ABC):
     synchronous: bool = False
     #: For the store's repr: what it is bound to.
     bound_to: str = ""
+    #: Whether `put` is to be given the searchable texts of what it stores.
+    indexes_texts: bool = False
 
     @abstractmethod
     async def put(self, key: Key, plan: Plan) -> PutResult:
@@ -313,6 +361,32 @@ class Driver(ABC):
         """Make what is missing or old (schema, folders) where that is allowed, and check it; idempotent, safe in
         parallel.
         """
+
+    # What follows is for drivers whose ``capabilities.search`` is true.
+
+    async def contents(self, key: Key, *, now: int) -> Contents | None:
+        """All that is stored of a thread's documents, or None if there is no such thread."""
+        raise UnsupportedOperationError(type(self).__name__, "search")
+
+    async def clues(self, tenant: str, query: Query, pattern: str, *, limit: int | None, now: int) -> Clues:
+        """Where texts may be that match a query: in threads whose ids match a pattern, which is read as in `threads`.
+
+        Everything that was saved before the call is found; what does not match after all does no harm, since
+        `contents` is looked at. Without an index these are all threads. Where an index names single texts, there are at
+        most ``limit`` of them.
+        """
+        rows = await self.threads(tenant, pattern, limit=None, offset=0, now=now)
+        return Clues([Clue(thread_id, None) for thread_id, _ in rows], complete=True)
+
+    async def enable_search(self, *, allow_plain_text: bool) -> None:
+        """Make the index that `clues` needs, for what is stored already too; idempotent. Without one: nothing to do."""
+        if not self.capabilities.search:
+            raise UnsupportedOperationError(type(self).__name__, "search")
+
+    async def disable_search(self) -> None:
+        """Remove the index, if there is one."""
+        if not self.capabilities.search:
+            raise UnsupportedOperationError(type(self).__name__, "search")
 
     def bound(self, target: object) -> Driver:
         """A driver whose primitives join the transaction of a session or connection of the caller's.

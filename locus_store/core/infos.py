@@ -51,6 +51,22 @@ class CheckpointRow(TypedDict):
     size: int
 
 
+class SearchHit(TypedDict):
+    """A text in which all words of a query were found.
+
+    Attributes:
+        thread_id: The thread that it is in.
+        checkpoint_id: The oldest checkpoint of the thread that holds it.
+        score: Above 0 and below 1, the better the higher; the same on every backend.
+        fragment: The part of it with what was found, which is between marks.
+    """
+
+    thread_id: str
+    checkpoint_id: str
+    score: float
+    fragment: str
+
+
 class Vacuumed(int):
     """How many checkpoints a vacuum removed; an ``int``.
 

@@ -114,7 +114,7 @@ class BaseCheckpointer(Protocol):
         """Checkpoints with their metadata; needs the capability of this name."""
         raise UnsupportedOperationError(type(self).__name__, "list_with_metadata")
 
-    async def search(self, query: str, limit: int = 10) -> Sequence[Mapping[str, Any]]:
+    async def search(self, query: str, limit: int = 10, pattern: str = "*") -> Sequence[Mapping[str, Any]]:
         """Find words in stored text; needs the capability of this name."""
         raise UnsupportedOperationError(type(self).__name__, "search")
 

@@ -128,6 +128,15 @@ class EntrySet:
         """The entries that are in this set and not in the other."""
         return EntrySet({n: _minus(i, other.intervals.get(n, [])) for n, i in self.intervals.items()})
 
+    def plus(self, other: EntrySet) -> EntrySet:
+        """The entries that are in one of the sets."""
+        both = dict.fromkeys([*self.intervals, *other.intervals])
+        return EntrySet({n: _union([*self.intervals.get(n, []), *other.intervals.get(n, [])]) for n in both})
+
+    def has(self, number: int, block: int, offset: int) -> bool:
+        """Whether an entry, named by its list's number, its block and its offset there, is in this set."""
+        return any(start <= (block, offset) < stop for start, stop in self.intervals.get(number, ()))
+
     def blocks(self) -> list[tuple[int, int]]:
         """First and last number of the runs of blocks in which entries of this set may lie, ascending, disjoint."""
         runs: list[tuple[int, int]] = []

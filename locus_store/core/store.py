@@ -27,11 +27,11 @@ from locus_store.core.errors import (
 )
 from locus_store.core.frames import DamagedError, Entry, ThreadName, UnknownFormatError, build, read_one
 from locus_store.core.infos import Vacuumed
-from locus_store.core.listings import Listings
 from locus_store.core.options import check_count, check_span
+from locus_store.core.searching import Searching
 
 
-class Store(Listings):
+class Store(Searching):
     """Threads and their checkpoints; see `Backend` and `Checkpointer` for the two faces.
 
     A missing thread or checkpoint is None, ``[]`` or False, never an error; an outage is an error, never "missing".
@@ -156,10 +156,6 @@ class Store(Listings):
         )
         freed = await self._driver.reclaim() if reclaim else 0
         return Vacuumed(done.checkpoints, done.blocks, freed, done.skipped)
-
-    async def search(self, query: str, limit: int = 10) -> list[dict[str, Any]]:
-        """Find words in stored text, where ``capabilities.search`` says so."""
-        raise UnsupportedOperationError(type(self).__name__, "search")
 
     # ------------------------------------------------------------------------------------------------------- records
 

@@ -84,6 +84,8 @@ class SyncStore:
     copy_thread = plain(Store.copy_thread)
     vacuum = plain(Store.vacuum)
     search = plain(Store.search)
+    enable_search = plain(Store.enable_search)
+    disable_search = plain(Store.disable_search)
     put_records = plain(Store.put_records)
     records = plain(Store.records)
     delete_records = plain(Store.delete_records)

@@ -27,6 +27,7 @@ async def fill(store):
 
 
 async def search(store):
+    await store.enable_search()
     await fill(store)
     assert [hit["thread_id"] for hit in await store.search("needle")] == ["t"]
 

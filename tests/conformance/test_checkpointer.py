@@ -85,7 +85,8 @@ async def test_what_is_missing(checkpointer):
 
 
 async def test_searching_says_that_it_cannot(checkpointer):
-    assert checkpointer.capabilities.search is False
+    if checkpointer.capabilities.search:
+        pytest.skip("it can")
     with pytest.raises(NotImplementedError, match="does not support search"):
         await checkpointer.search("words", limit=5)
     with pytest.raises(UnsupportedOperationError):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal, ParamSpec, TypeVar
 
 from locus_store.backends.file.disk import Disk
@@ -22,7 +23,7 @@ from locus_store.backends.file.removing import Folders
 from locus_store.backends.file.writing import Writer
 from locus_store.backends.workers import Workers
 from locus_store.core.capabilities import EVERYTHING_SHARED
-from locus_store.core.driver import Driver, Dropped, Info, Key, Plan, PutResult, Stored, Trimmed
+from locus_store.core.driver import Contents, Driver, Dropped, Info, Key, Plan, PutResult, Stored, Trimmed
 from locus_store.core.errors import BackendError, LocusStoreError
 from locus_store.core.frames import Codec
 
@@ -44,7 +45,7 @@ class FileDriver(Driver):
         lock_timeout: Seconds that a write waits at most for other writers of the same thread.
     """
 
-    capabilities = EVERYTHING_SHARED
+    capabilities = replace(EVERYTHING_SHARED, search=True)
 
     def __init__(
         self,
@@ -135,6 +136,10 @@ class FileDriver(Driver):
         last = None if limit is None else offset + limit
         found = await self._run(self._reader.find, tenant, terms, thread_id, newest_only, last, now)
         return found[offset:last]
+
+    async def contents(self, key: Key, *, now: int) -> Contents | None:
+        """See `Driver.contents`."""
+        return await self._run(self._reader.contents, key, now)
 
     async def drop(self, key: Key, checkpoint_ids: Sequence[str] | None, *, now: int) -> Dropped:
         """See `Driver.drop`."""

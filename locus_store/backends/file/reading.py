@@ -13,7 +13,7 @@ from locus_store.backends.file.folder import SETTLED, View
 from locus_store.backends.file.formats import Checkpoint, Thread
 from locus_store.backends.file.locks import Locks
 from locus_store.core import patterns
-from locus_store.core.driver import Info, Key, Stored
+from locus_store.core.driver import Contents, ContentsRow, Info, Key, Stored
 from locus_store.core.frames import DamagedError, UnknownFormatError
 
 T = TypeVar("T")
@@ -123,6 +123,23 @@ class Reader:
     def infos(self, key: Key, before: int | None, limit: int | None, now: int) -> list[Info]:
         """See `Driver.infos`."""
         return self.consistent(key, now, lambda view: [view.info(n) for n in view.below(before)[:limit]], [])
+
+    def contents(self, key: Key, now: int) -> Contents | None:
+        """See `Driver.contents`."""
+
+        def action(view: View) -> Contents | None:
+            if not view.exists:
+                return None
+            rows: list[ContentsRow] = []
+            for name in view.checkpoints:
+                with suppress(DamagedError):
+                    header, payload = Checkpoint.read(os.path.join(view.path, name))
+                    rows.append(
+                        ContentsRow(header.checkpoint_id, header.version, header.own_block, header.ranges, payload)
+                    )
+            return Contents(view.times.updated_at, rows, view.read_blocks(1, view.block_count))
+
+        return self.consistent(key, now, action, None)
 
     def records(self, key: Key, scope: str | None, now: int) -> list[tuple[str, str, bytes]]:
         """See `Driver.records`."""

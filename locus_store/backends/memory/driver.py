@@ -14,6 +14,8 @@ from locus_store.backends.memory.thread import Thread, put, rebind
 from locus_store.core import patterns
 from locus_store.core.capabilities import EVERYTHING_SHARED
 from locus_store.core.driver import (
+    Contents,
+    ContentsRow,
     Driver,
     Dropped,
     Info,
@@ -35,7 +37,7 @@ class MemoryDriver(Driver):
         codec: What the frames went through; it is needed where a removal rewrites a block.
     """
 
-    capabilities = replace(EVERYTHING_SHARED, persistent=False, shared=False)
+    capabilities = replace(EVERYTHING_SHARED, persistent=False, shared=False, search=True)
 
     def __init__(self, codec: Codec | None = None) -> None:
         self.codec = codec
@@ -140,6 +142,18 @@ class MemoryDriver(Driver):
                     looked_at = [thread.head] if newest_only and thread.head else thread.newest_first()
                     found += [thread.info(name, c) for c in looked_at if c.terms.issuperset(terms)]
         return found[offset:][:limit]
+
+    async def contents(self, key: Key, *, now: int) -> Contents | None:
+        """See `Driver.contents`."""
+        with self._lock:
+            thread = self._live(key, now)
+            if thread is None or not thread.checkpoints:
+                return None
+            rows = [
+                ContentsRow(c.checkpoint_id, c.version, c.own_block, c.ranges, c.payload)
+                for c in thread.checkpoints.values()
+            ]
+            return Contents(thread.updated_at, rows, list(thread.blocks.values()))
 
     # ------------------------------------------------------------------------------------------------------ removing
 
