@@ -28,12 +28,15 @@ class RedisBackend(Backend):
             ``redis+sentinel://host:26379,host:26379/master/0`` or ``redis+cluster://host:6379,host:6379``. Options of
             redis-py's client may follow.
         prefix: What all keys begin with; stores with different ones do not see each other.
-        ttl_seconds: How long a thread lives after its last save, or None for ever. Reading does not extend it.
+        ttl_seconds: How long a thread lives after its last save, or None for ever.
         db: The number of the database, unless the URL has one.
         client: A ``redis.asyncio.Redis`` or ``RedisCluster`` of your own in place of a URL. It is used, and never
             closed.
-        timeout: Seconds that an answer, or a connection, is waited for.
-        max_connections: How many connections there are at most, for each event loop.
+        renew_on_load: Let a thread live ``ttl_seconds`` from its last load, too. Loads then write, so a read-only
+            replica refuses them.
+        timeout: Seconds that an answer, or a connection, is waited for; 10 unless a client is passed.
+        max_connections: How many calls are made at once, and how many connections there are at most, in each event
+            loop.
         max_piece: How many bytes one value may have; more is `PayloadTooLargeError`. Servers take up to 512 MB.
         client_options: More arguments of redis-py's client: ``ssl_ca_certs``, ``client_name``, …
         **options: ``tenant``, ``keep_checkpoints``, ``codec``, ``clock``, ``hint_bytes``: see `Backend`.
@@ -49,12 +52,15 @@ class RedisBackend(Backend):
         db: int = 0,
         *,
         client: Redis | RedisCluster | None = None,
-        timeout: float = 10.0,
+        renew_on_load: bool = False,
+        timeout: float | None = None,
         max_connections: int = 50,
         max_piece: int = MAX_PIECE,
         client_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
+        if renew_on_load and ttl_seconds is None:
+            raise ValueError("renew_on_load has no meaning without ttl_seconds")
         driver = RedisDriver(
             DEFAULT_URL if url is None and client is None else url,
             client=client,
@@ -64,6 +70,7 @@ class RedisBackend(Backend):
             max_connections=max_connections,
             max_piece=max_piece,
             codec=options.get("codec"),
+            renew_seconds=ttl_seconds if renew_on_load else None,
             client_options=client_options,
         )
         super().__init__(driver, ttl_seconds=ttl_seconds, **options)

@@ -8,200 +8,217 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from locus_store.backends.redis import layout
+from locus_store.backends.redis.index import Index
 from locus_store.backends.redis.keys import Keys
-from locus_store.backends.redis.removing import ChangedError
+from locus_store.backends.redis.planning import ChangedError, blocks
 from locus_store.core import frames, payloads
 from locus_store.core.driver import Key
-from locus_store.core.errors import CorruptCheckpointError, UnsupportedFormatError
+from locus_store.core.errors import CorruptCheckpointError, TransactionConflictError, UnsupportedFormatError
 from locus_store.core.frames import Codec, DamagedError, ThreadName, UnknownFormatError
 from locus_store.core.ids import new_epoch
 from locus_store.core.references import EntrySet, Range, References
 
 if TYPE_CHECKING:
-    from locus_store.backends.redis.server import Server
+    from locus_store.backends.redis.server import Argument, Server
 
+_ATTEMPTS = 5
 _AT_A_TIME = 500
 _PIECE = 4 * 1024 * 1024
 """About how many bytes one request carries."""
 
 
-@dataclass
-class Source:
+class _Checkpoint(NamedTuple):
+    """A checkpoint of the source: as it is stored, and taken apart."""
+
+    checkpoint_id: str
+    version: int
+    data: bytes
+    record: layout.Record
+
+
+class _Source(NamedTuple):
     """What is copied, without its blocks.
 
     Attributes:
         epoch: The thread's epoch.
         removals: How often checkpoints went.
-        expires_at: When it expires, as it is stored.
+        expires_at: When it expires, as it is stored; empty for never.
+        record_count: The number of the last record.
+        checkpoints: Its checkpoints.
         records: Name and value of its records.
-        record_count: The number of the last one.
-        checkpoints: Id, version and record.
     """
 
     epoch: int
     removals: bytes
     expires_at: bytes
     record_count: bytes
-    checkpoints: list[tuple[str, int, bytes]]
+    checkpoints: list[_Checkpoint]
     records: list[tuple[bytes, bytes]]
 
+    def terms(self) -> set[bytes]:
+        """All terms by which a checkpoint is found."""
+        return {term for one in self.checkpoints for term in layout.digests(one.record.terms)}
 
-@dataclass
-class Copy:
-    """One copy of a thread.
+
+class Copier:
+    """Copies threads of one store.
 
     Args:
         server: The server.
         keys: The names of keys.
-        codec: What frames went through.
-        source: What is copied.
-        dest: Where to.
+        index: The index.
+        codec: What frames go through.
     """
 
-    server: Server
-    keys: Keys
-    codec: Codec | None
-    source: Key
-    dest: Key
-    token: str = field(default_factory=lambda: secrets.token_hex(8))
+    def __init__(self, server: Server, keys: Keys, index: Index, codec: Codec | None) -> None:
+        self._server = server
+        self._keys = keys
+        self._index = index
+        self._codec = codec
 
-    async def read(self, upto: int | None, now: int) -> Source | None:
+    async def clone(
+        self, source: Key, dest: Key, *, upto: int | None, overwrite: bool, now: int
+    ) -> Literal["copied", "missing", "exists"]:
+        """See `Driver.clone`."""
+        for _ in range(_ATTEMPTS):
+            found = await self._read(source, upto, now)
+            if found is None:
+                return "missing"
+            (there,) = (await self._server.each("look", [self._keys.thread(dest)[:1]], now, 0))[0]
+            if not overwrite and there not in (b"", b"expired"):
+                return "exists"
+            copy = _Copy(self._server, self._keys.copy(dest, secrets.token_hex(8)), self._codec, source, dest)
+            try:
+                await copy.write(found, self._keys.thread(source), whole=upto is None)
+            except ChangedError:
+                continue
+            done = await self._install(copy, found, overwrite, now)
+            if done is not None:
+                return "copied" if done else "exists"
+        raise TransactionConflictError(
+            f"thread {source.thread_id!r} was changed by others {_ATTEMPTS} times while it was copied; try again"
+        )
+
+    async def _install(self, copy: _Copy, found: _Source, overwrite: bool, now: int) -> bool | None:
+        """Put a copy in its place. False if somebody is there; None if the copy is gone, for it took too long."""
+        dest, cluster = copy.dest, self._server.cluster
+        terms = b"".join(found.terms())
+        score = await self._index.announce(dest, now, terms) if cluster else b""
+        arguments: list[Argument] = [dest.thread_id, now, int(overwrite), found.expires_at]
+        for one in found.checkpoints:
+            arguments += [one.checkpoint_id, one.version, one.record.terms]
+        reply = await self._server.run("install", [*self._keys.of(dest), *copy.keys], *arguments, again=False)
+        copied = bool(reply[0] == b"S")
+        if cluster:
+            updated = int(reply[1]) if len(reply) > 1 else None
+            lost = b"".join(set(layout.digests(reply[2])) - found.terms()) if copied else b""
+            await self._index.settle(dest, score, updated, terms if copied else b"", lost)
+        return None if reply[0] == b"M" else copied
+
+    async def _read(self, source: Key, upto: int | None, now: int) -> _Source | None:
         """Look at the source; None if there is nothing to copy."""
-        reply = await self.server.run("snapshot", self.keys.thread(self.source), now, "" if upto is None else upto)
+        reply = await self._server.run("snapshot", self._keys.thread(source), now, "" if upto is None else upto)
         if not reply or reply[5] == b"0":
             return None
         stop = 6 + 3 * int(reply[5])
-        return Source(
-            int(reply[0]),
-            reply[2],
-            reply[3],
-            reply[4],
-            [(reply[i].decode(), int(reply[i + 1]), reply[i + 2]) for i in range(6, stop, 3)],
-            [(reply[i], reply[i + 1]) for i in range(stop, len(reply), 2)],
-        )
+        checkpoints = []
+        for at in range(6, stop, 3):
+            name, data = reply[at].decode(), reply[at + 2]
+            try:
+                checkpoints.append(_Checkpoint(name, int(reply[at + 1]), data, layout.read(data)))
+            except DamagedError as e:
+                raise CorruptCheckpointError(source.thread_id, name, f"it cannot be copied: {e}") from e
+            except UnknownFormatError as e:
+                raise UnsupportedFormatError(source.thread_id, name, f"it cannot be copied: {e}") from e
+        records = [(reply[at], reply[at + 1]) for at in range(stop, len(reply), 2)]
+        return _Source(int(reply[0]), reply[2], reply[3], reply[4], checkpoints, records)
 
-    async def write(self, found: Source, *, whole: bool) -> None:
-        """Write the copy where nobody looks.
+
+class _Copy:
+    """One copy, of which nothing is seen until it is installed."""
+
+    def __init__(self, server: Server, keys: Sequence[bytes], codec: Codec | None, source: Key, dest: Key) -> None:
+        self.keys = keys
+        self.dest = dest
+        self._server = server
+        self._codec = codec
+        # The codec, if what it made for one thread cannot be read for another.
+        self._bound = codec if codec is not None and codec.bound else None
+        self._names = ThreadName(*source), ThreadName(*dest)
+        self._waiting: list[Argument] = []
+        self._waiting_bytes = 0
+
+    async def write(self, found: _Source, keys: Sequence[bytes], *, whole: bool) -> None:
+        """Write it.
 
         Args:
             found: The source.
+            keys: The source's keys.
             whole: Whether all of its checkpoints are copied, so that its blocks are copied as they are.
 
         Raises:
             ChangedError: Blocks went from the source meanwhile; begin again.
         """
-        records = {name: layout.read(data) for name, _, data in found.checkpoints}
-        references = {name: self._references(name, record) for name, record in records.items()}
-        used = EntrySet.of(references.values())
-        highest = await self._write_blocks(found, used, whole=whole)
-        fields: list[bytes | int | str] = []
-        for name, version, data in found.checkpoints:
-            if self._bound is not None:
-                data = layout.with_payload(data, self._rebound(records[name].payload))
-            fields += [f"c{version}", data]
-        for record_name, value in found.records:
-            if self._bound is not None:
-                number, _, payload = value.partition(b" ")
-                value = number + b" " + self._rebound(payload)
-            fields += [b"r" + record_name, value]
-        fields += ["n", max(version for _, version, _ in found.checkpoints), "k", highest, "q", found.record_count]
-        if found.expires_at:
-            fields += ["x", found.expires_at]
-        # Last, for without an epoch there is no thread.
-        await self._stage([*fields, "e", new_epoch()])
-
-    async def install(self, found: Source, *, overwrite: bool, now: int, keys: Sequence[bytes]) -> list[bytes]:
-        """Put the copy in its place; the answer is that of ``install.lua``."""
-        arguments: list[Any] = [self.dest.thread_id, now, int(overwrite), found.expires_at]
-        for name, version, data in found.checkpoints:
-            arguments += [name, version, layout.read(data).terms]
-        reply: list[bytes] = await self.server.run(
-            "install", [*keys, *self.keys.copy(self.dest, self.token)], *arguments, again=False
-        )
-        return reply
-
-    @property
-    def _bound(self) -> Codec | None:
-        """The codec, if what it made for one thread cannot be read for another."""
-        return self.codec if self.codec is not None and self.codec.bound else None
-
-    def _references(self, checkpoint_id: str, record: layout.Record) -> References:
-        try:
-            return record.references()
-        except DamagedError as e:
-            raise CorruptCheckpointError(self.source.thread_id, checkpoint_id, str(e)) from e
-
-    async def _write_blocks(self, found: Source, used: EntrySet, *, whole: bool) -> int:
+        used = EntrySet.of([self._references(one) for one in found.checkpoints])
         numbers = [n for first, last in used.blocks() for n in range(first, last + 1)]
         highest = 0
-        for start in range(0, len(numbers), _AT_A_TIME):
-            some = numbers[start : start + _AT_A_TIME]
-            keys = self.keys.thread(self.source)
-            # What a request carries is kept small by asking for the sizes first.
-            sizes = await self.server.run("blocks", keys, *[f"l{n}" for n in some])
-            for part in _parts(some, sizes[3:]):
-                reply = await self.server.run("blocks", keys, *[f"p{n}" for n in part])
-                if reply[1] != found.removals or int(reply[2] or 0) != found.epoch:
-                    raise ChangedError
-                fields: list[bytes | int | str] = []
-                for number, payload in zip(part, reply[3:], strict=True):
-                    kept = self._part(payload, used, whole=whole) if payload else None
-                    if kept:
-                        fields += [f"b{number}", kept]
-                        highest = number
-                if fields:
-                    await self._stage(fields)
-        return highest
+        async for number, payload in blocks(self._server, keys, numbers, found.removals, found.epoch):
+            kept = self._part(payload, used, whole=whole)
+            if kept:
+                await self._stage(f"b{number}", kept)
+                highest = number
+        for one in found.checkpoints:
+            rebound = self._rebound(one.record.payload)
+            data = one.data if rebound is one.record.payload else layout.with_payload(one.data, rebound)
+            await self._stage(f"c{one.version}", data)
+        for name, value in found.records:
+            count, _, payload = value.partition(b" ")
+            await self._stage(b"r" + name, count + b" " + self._rebound(payload))
+        await self._stage("n", max([one.version for one in found.checkpoints]))
+        await self._stage("k", highest)
+        await self._stage("q", found.record_count)
+        if found.expires_at:
+            await self._stage("x", found.expires_at)
+        await self._stage("e", new_epoch())  # last, for without an epoch there is no thread
+        await self._flush()
+
+    def _references(self, one: _Checkpoint) -> References:
+        try:
+            return one.record.references()
+        except DamagedError as e:
+            raise CorruptCheckpointError(self._names[0].thread_id, one.checkpoint_id, str(e)) from e
 
     def _part(self, payload: bytes, used: EntrySet, *, whole: bool) -> bytes | None:
         """What the copy has of a block."""
-        names = ThreadName(*self.source), ThreadName(*self.dest)
         try:
             if not whole:
-                unused = _everything(payload, self.codec, names[0]).minus(used)
-                left = payloads.strip(payload, unused, self.codec, names[0])
+                unused = _everything(payload, self._codec, self._names[0]).minus(used)
+                left = payloads.strip(payload, unused, self._codec, self._names[0])
                 if left is None:
                     return None
                 payload = left
-            return payload if self._bound is None else payloads.rebind(payload, self._bound, *names)
+            return payload if self._bound is None else payloads.rebind(payload, self._bound, *self._names)
         except DamagedError as e:
-            raise CorruptCheckpointError(self.source.thread_id, None, f"a block cannot be copied: {e}") from e
+            raise CorruptCheckpointError(self._names[0].thread_id, None, f"a block cannot be copied: {e}") from e
         except UnknownFormatError as e:
-            raise UnsupportedFormatError(self.source.thread_id, None, f"a block cannot be copied: {e}") from e
+            raise UnsupportedFormatError(self._names[0].thread_id, None, f"a block cannot be copied: {e}") from e
 
     def _rebound(self, payload: bytes) -> bytes:
-        assert self._bound is not None
-        return frames.rebind_one(payload, self._bound, ThreadName(*self.source), ThreadName(*self.dest))
+        return payload if self._bound is None else frames.rebind_one(payload, self._bound, *self._names)
 
-    async def _stage(self, fields: Sequence[bytes | int | str]) -> None:
-        keys = self.keys.copy(self.dest, self.token)
-        some: list[bytes | int | str] = []
-        size = 0
-        for at in range(0, len(fields), 2):
-            some += fields[at : at + 2]
-            size += len(fields[at + 1]) if isinstance(fields[at + 1], (bytes, str)) else 8  # type: ignore[arg-type]
-            if size > _PIECE or len(some) > 2 * _AT_A_TIME:
-                await self.server.run("stage", keys, *some)
-                some, size = [], 0
-        if some:
-            await self.server.run("stage", keys, *some)
+    async def _stage(self, name: str | bytes, value: Argument) -> None:
+        """Write a field, together with others."""
+        self._waiting += [name, value]
+        self._waiting_bytes += 8 if isinstance(value, int) else len(value)
+        if self._waiting_bytes > _PIECE or len(self._waiting) > 2 * _AT_A_TIME:
+            await self._flush()
 
-
-def _parts(numbers: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
-    """Blocks in groups that are of about the same number of bytes."""
-    parts: list[list[int]] = []
-    total = _PIECE
-    for number, size in zip(numbers, sizes, strict=True):
-        if total >= _PIECE:
-            parts.append([])
-            total = 0
-        parts[-1].append(number)
-        total += size
-    return parts
+    async def _flush(self) -> None:
+        await self._server.run("stage", self.keys, *self._waiting)
+        self._waiting, self._waiting_bytes = [], 0
 
 
 def _everything(payload: bytes, codec: Codec | None, name: ThreadName) -> EntrySet:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from locus_store.backends.redis import layout
 from locus_store.backends.redis.keys import Keys, thread_ids
@@ -74,7 +74,7 @@ class Index:
         start = count = 0
         while wanted is None or len(found) < wanted:
             count = _PAGE if wanted is None or not parsed.everything else min(_PAGE, wanted - len(found) + _FEW)
-            looked, entries = await self._page(tenant, start, count, b"", parsed.prefix)
+            looked, entries = await self._page(tenant, start, count, b"", parsed.prefix, now)
             if first is None and entries:
                 first = entries[0].score
             found.update(await self._alive(tenant, [e for e in entries if matches(e.thread_id)], now))
@@ -83,7 +83,7 @@ class Index:
                 break
         # What was written while several pages were read has moved to the front.
         while start > count and first is not None:
-            _, entries = await self._page(tenant, 0, 0, first, parsed.prefix)
+            _, entries = await self._page(tenant, 0, 0, first, parsed.prefix, now)
             if not entries:
                 break
             first = entries[0].score
@@ -96,7 +96,7 @@ class Index:
     ) -> list[Info]:
         """Checkpoints that have all the terms, the first ``wanted`` of them."""
         if terms:
-            names = await self._candidates(tenant, b"".join(terms))
+            names = await self._candidates(tenant, b"".join(terms), now)
         else:
             names = [name for name, _ in await self.threads(tenant, "*", limit=None, offset=0, now=now)]
         found: list[Info] = []
@@ -143,22 +143,24 @@ class Index:
             await self._clean(tenant, gone, digests)
         return found
 
-    async def _page(self, tenant: str, start: int, count: int, newer: bytes, prefix: str) -> tuple[int, list[Listed]]:
+    async def _page(
+        self, tenant: str, start: int, count: int, newer: bytes, prefix: str, now: int
+    ) -> tuple[int, list[Listed]]:
         for _ in range(_ATTEMPTS):
             reply = await self._server.run("page", self._keys.tenant(tenant), start, count, newer, prefix)
             if reply[0] != b"lost":
                 break
-            await self.rebuild(tenant)
+            await self.rebuild(tenant, now)
         else:
             raise _lost(tenant)
         return int(reply[1]), [Listed(reply[i].decode(), reply[i + 1]) for i in range(2, len(reply), 2)]
 
-    async def _candidates(self, tenant: str, terms: bytes) -> list[str]:
+    async def _candidates(self, tenant: str, terms: bytes, now: int) -> list[str]:
         for _ in range(_ATTEMPTS):
             reply = await self._server.run("candidates", self._keys.tenant(tenant), terms)
             if reply[0] != b"lost":
                 break
-            await self.rebuild(tenant)
+            await self.rebuild(tenant, now)
         else:
             raise _lost(tenant)
         entries = [(float(reply[i + 1] or 0), reply[i].decode()) for i in range(1, len(reply), 2)]
@@ -171,18 +173,18 @@ class Index:
         for start in range(0, len(entries), _THREADS):
             some = entries[start : start + _THREADS]
             keys = [self._keys.thread(Key(tenant, e.thread_id))[:1] for e in some]
-            replies = await self._server.each("check", keys, now)
+            replies = await self._server.each("look", keys, now, 0)
             for entry, said in zip(some, [said for reply in replies for said in reply], strict=True):
                 if said == b"":
                     gone.append(entry)
                 elif said != b"expired":
                     found.append((entry.thread_id, int(said)))
                     if b"." in entry.score:
-                        await self.settle(tenant, entry.thread_id, entry.score, int(said))
+                        await self.settle(Key(tenant, entry.thread_id), entry.score, int(said))
         listed = [e for e in gone if e.score]
         if self._server.cluster:
             for entry in listed:
-                await self.settle(tenant, entry.thread_id, entry.score, None)
+                await self.settle(Key(tenant, entry.thread_id), entry.score, None)
         else:
             for start in range(0, len(listed), _THREADS):
                 await self._clean(tenant, [e.thread_id for e in listed[start : start + _THREADS]], b"")
@@ -205,41 +207,39 @@ class Index:
         return reply or b""
 
     async def settle(
-        self, tenant: str, thread_id: str, seen: bytes, updated_at: int | None, add: bytes = b"", remove: bytes = b""
+        self, key: Key, seen: bytes, updated_at: int | None, add: bytes = b"", remove: bytes = b""
     ) -> None:
         """Say when a thread was written last, None if it is gone, and which terms it has and has not.
 
         Args:
-            tenant: The tenant.
-            thread_id: The thread.
+            key: The thread.
             seen: The score before the thread was looked at or changed.
             updated_at: When it was written last.
             add: Terms that it has.
             remove: Terms that it has no more, taken out only if the score is still that one.
         """
         updated = "" if updated_at is None else updated_at
-        await self._server.run("settle", self._keys.tenant(tenant), thread_id, seen, updated, add, remove)
+        await self._server.run("settle", self._keys.tenant(key.tenant), key.thread_id, seen, updated, add, remove)
 
     async def names(self, tenant: str) -> list[str]:
         """The ids of all threads of a tenant, found by looking at all keys; some may have records only."""
         return sorted(set(thread_ids(await self._server.scan(self._keys.threads_of(tenant)))))
 
-    async def rebuild(self, tenant: str) -> None:
+    async def rebuild(self, tenant: str, now: int) -> None:
         """Make the index anew from the threads themselves."""
-        await self.add_missing(tenant, await self.names(tenant), set())
+        await self.add_missing(tenant, await self.names(tenant), set(), now)
         await self._server.run("complete", self._keys.tenant(tenant))
 
-    async def add_missing(self, tenant: str, names: Sequence[str], listed: set[str]) -> None:
+    async def add_missing(self, tenant: str, names: Sequence[str], listed: set[str], now: int) -> None:
         """Put those of some threads into the index that are not in it."""
         missing = [name for name in names if name not in listed]
         for start in range(0, len(missing), _THREADS):
             some = missing[start : start + _THREADS]
             keys = [self._keys.thread(Key(tenant, name))[:1] for name in some]
-            replies: list[Any] = [part for reply in await self._server.each("outline", keys) for part in reply]
-            for at, name in enumerate(some):
-                updated, terms = replies[2 * at], replies[2 * at + 1]
-                if updated:
-                    await self.settle(tenant, name, b"", int(updated), terms)
+            replies = [part for reply in await self._server.each("look", keys, now, 1) for part in reply]
+            for name, updated, terms in zip(some, replies[::2], replies[1::2], strict=True):
+                if updated not in (b"", b"expired"):
+                    await self.settle(Key(tenant, name), b"", int(updated), terms)
 
     async def audit(self, tenant: str, names: Sequence[str], now: int) -> None:
         """Make the index agree with the threads: what a crash or a failover has left is put right.
@@ -252,13 +252,13 @@ class Index:
         listed: dict[str, bytes] = {}
         start = 0
         while True:
-            looked, entries = await self._page(tenant, start, _PAGE, b"", "")
+            looked, entries = await self._page(tenant, start, _PAGE, b"", "", now)
             listed.update({e.thread_id: e.score for e in entries})
             start += _PAGE
             if looked < _PAGE:
                 break
         there = dict(await self._alive(tenant, [Listed(*one) for one in listed.items()], now))
-        await self.add_missing(tenant, names, set(listed))
+        await self.add_missing(tenant, names, set(listed), now)
         # Announcements of metadata that no checkpoint has any more.
         after = b""
         while members := await self._server.run("terms", self._keys.tenant(tenant), after, _PAGE):
@@ -267,23 +267,22 @@ class Index:
             for member in members:
                 name = member[16:].decode()
                 by_thread[name] = by_thread.get(name, b"") + member[:16]
-            await self._withdraw(tenant, by_thread, listed, there)
+            await self._withdraw(tenant, by_thread, listed, there, now)
 
     async def _withdraw(
-        self, tenant: str, announced: dict[str, bytes], listed: dict[str, bytes], there: dict[str, int]
+        self, tenant: str, announced: dict[str, bytes], listed: dict[str, bytes], there: dict[str, int], now: int
     ) -> None:
         names = list(announced)
         for start in range(0, len(names), _THREADS):
             some = names[start : start + _THREADS]
             keys = [self._keys.thread(Key(tenant, name))[:1] for name in some]
-            replies: list[Any] = [part for reply in await self._server.each("outline", keys) for part in reply]
-            for at, name in enumerate(some):
-                has = set(layout.digests(replies[2 * at + 1]))
+            replies = [part for reply in await self._server.each("look", keys, now, 1) for part in reply]
+            for name, updated, terms in zip(some, replies[::2], replies[1::2], strict=True):
+                has = set(layout.digests(terms))
                 stale = b"".join([term for term in layout.digests(announced[name]) if term not in has])
                 if not stale:
                     continue
                 if self._server.cluster:
-                    updated = there.get(name)
-                    await self.settle(tenant, name, listed.get(name, b""), updated, b"", stale)
-                elif not replies[2 * at]:
+                    await self.settle(Key(tenant, name), listed.get(name, b""), there.get(name), b"", stale)
+                elif not updated:
                     await self._clean(tenant, [name], stale)

@@ -33,19 +33,25 @@ class Keys:
 
     Args:
         prefix: What all of them begin with.
+        cluster: Whether a script must do with the keys of one thread or one tenant.
     """
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, *, cluster: bool = False) -> None:
         if not isinstance(prefix, str):
             raise TypeError(f"prefix must be a str, got {type(prefix).__name__}")
         if "{" in prefix or "}" in prefix:
             raise ValueError("prefix must have no braces: what stands in them decides where a cluster keeps a key")
         self.prefix = prefix
+        self._cluster = cluster
 
     def thread(self, key: Key) -> list[bytes]:
         """The keys of a thread."""
         tag = self._tag(key)
         return [f"{tag}:h".encode(), f"{tag}:v".encode(), f"{tag}:r".encode()]
+
+    def of(self, key: Key) -> list[bytes]:
+        """The keys of a script that changes a thread: the tenant's are among them where one script may have both."""
+        return self.thread(key) if self._cluster else self.thread(key) + self.tenant(key.tenant)
 
     def copy(self, key: Key, token: str) -> list[bytes]:
         """The keys of a copy that becomes the thread; the second one is not used yet."""

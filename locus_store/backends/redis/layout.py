@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from locus_store.backends.redis.shorthand import pack, unpack
 from locus_store.core.driver import Info
 from locus_store.core.frames import DamagedError, UnknownFormatError
 from locus_store.core.references import References
@@ -65,13 +66,16 @@ def read(data: bytes) -> Record:
         data[at:stop],
         None if metadata < 0 else data[stop:end],
         data[end : end + 16 * terms],
-        data[end + 16 * terms :],
+        unpack(data[end + 16 * terms :]),
     )
 
 
 def with_payload(data: bytes, payload: bytes) -> bytes:
     """A record with another payload."""
-    return data[: len(data) - len(read(data).payload)] + payload
+    head = _HEAD.match(data)
+    assert head is not None, "a record that was read before"
+    ranges, metadata, terms = map(int, head.groups()[6:9])
+    return data[: head.end() + ranges + max(metadata, 0) + 16 * terms] + pack(payload)
 
 
 def infos(thread_id: str, updated_at: int, rows: Sequence[Any]) -> Iterator[Info]:

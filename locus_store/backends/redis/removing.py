@@ -1,203 +1,121 @@
-"""Removing checkpoints: what goes with them is worked out here, and done by a script if nothing has changed since.
-
-A script cannot read payloads, so it cannot take entries out of a block. It is told what to do, and checks in the same
-step that it still holds: that no checkpoint came or went (guard ``g``), or, where neighbours alone show that nothing is
-lost, that none went (guard ``s``), for those that come take nothing away.
-"""
+"""Removing threads and checkpoints, and sweeping a tenant."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from locus_store.backends.redis import layout
-from locus_store.core import payloads
-from locus_store.core.driver import Key
-from locus_store.core.errors import CorruptCheckpointError, UnsupportedFormatError
-from locus_store.core.frames import Codec, DamagedError, ThreadName, UnknownFormatError
-from locus_store.core.ids import new_epoch
-from locus_store.core.references import EntrySet, References, unreferenced
+from locus_store.backends.redis.index import Index
+from locus_store.backends.redis.keys import Keys
+from locus_store.backends.redis.planning import Planner
+from locus_store.core.driver import Dropped, Key, Trimmed
+from locus_store.core.frames import Codec
 
 if TYPE_CHECKING:
     from locus_store.backends.redis.server import Server
 
-_AT_A_TIME = 500
-"""How many blocks one request reads."""
+_THREADS = 200
+"""How many threads one script looks at."""
 
 
-class ChangedError(Exception):
-    """What was read has changed meanwhile; begin again."""
+class Gone(NamedTuple):
+    """What a removal did, and how many blocks went whole with it. The checkpoints of an expired thread count here."""
+
+    dropped: Dropped
+    checkpoints: int
+    blocks: int
 
 
-@dataclass(frozen=True)
-class Removal:
-    """What a script is to do.
-
-    Attributes:
-        guard: Which of the thread's counts must be as it was, ``"g"`` or ``"s"``.
-        count: That count.
-        ids: The checkpoints that go.
-        epoch: The epoch afterwards, or None if no block loses anything.
-        blocks: Numbers and what is left of them; nothing if they go.
-    """
-
-    guard: str
-    count: bytes
-    ids: Sequence[str]
-    epoch: int | None = None
-    blocks: Sequence[tuple[int, bytes]] = ()
-
-    def joined(self) -> bytes:
-        """The ids as scripts take them."""
-        return "\0".join(self.ids).encode()
-
-    def changes(self) -> list[bytes | int]:
-        """The blocks as scripts take them."""
-        return [part for pair in self.blocks for part in pair]
-
-
-@dataclass
-class Survey:
-    """What is known of a thread's checkpoints.
-
-    Attributes:
-        epoch: The epoch.
-        changes: How often the checkpoints have changed.
-        removals: How often some went.
-        block_count: The number of the newest block.
-        saved: Whether it has checkpoints, and not records only.
-        expired: Whether the thread has expired.
-        rows: Version and references of the checkpoints, by id.
-    """
-
-    epoch: int
-    changes: bytes
-    removals: bytes
-    block_count: int
-    saved: bool
-    expired: bool
-    rows: dict[str, tuple[int, References]] = field(default_factory=dict)
-
-    @property
-    def newest(self) -> int:
-        """The highest version that is known of."""
-        return max([version for version, _ in self.rows.values()], default=0)
-
-
-class Planner:
-    """Finds out what must go with some checkpoints of a thread.
+class Remover:
+    """Removes from the threads of one store.
 
     Args:
         server: The server.
-        key: The thread.
-        keys: Its keys.
-        codec: What its frames went through.
-        now: The time of the call.
+        keys: The names of keys.
+        index: The index.
+        codec: What frames go through.
     """
 
-    def __init__(self, server: Server, key: Key, keys: Sequence[bytes], codec: Codec | None, now: int) -> None:
+    def __init__(self, server: Server, keys: Keys, index: Index, codec: Codec | None) -> None:
         self._server = server
-        self._key = key
-        self._keys = keys[:3]
+        self._keys = keys
+        self._index = index
         self._codec = codec
-        self._now = now
-        self._known: Survey | None = None
 
-    async def survey(self, ids: Sequence[str] = ()) -> Survey | None:
-        """Read about all checkpoints, or about some and their neighbours; None if there is no thread.
+    async def thread(self, key: Key, now: int, *, only_expired: bool = False) -> Gone:
+        """Remove a thread, or remove it only if it has expired."""
+        # A removal is not sent twice, so a connection that was lost long ago is found out by this read.
+        seen = await self._index.seen(key)
+        reply = await self._server.run(
+            "drop", self._keys.of(key), key.thread_id, now, "", int(only_expired), again=False
+        )
+        return await self._done(key, seen, reply)
 
-        Of all checkpoints only those are read that came since the last time, if none went.
-        """
-        known = None if ids else self._known
-        above = 0 if known is None else known.newest
-        found = await self._read(above, ids)
-        if found is None:
-            return None
-        if known is not None:
-            if found.removals != known.removals or found.epoch != known.epoch:
-                found = await self._read(0, ids)
-                if found is None:
+    async def some(self, key: Key, ids: Sequence[str], now: int) -> Gone:
+        """Remove checkpoints of a thread; ids that are not there are passed over."""
+        ids = list(dict.fromkeys(ids))
+        seen = await self._index.seen(key)
+        planner = Planner(self._server, key, self._keys.thread(key), self._codec, now)
+
+        async def attempt() -> Gone | None:
+            survey = await planner.survey(ids) if ids else await planner.survey()
+            if survey is None or survey.expired:
+                return Gone(Dropped(0, None, None), 0, 0)
+            there = [name for name in ids if name in survey.rows]
+            if not there:
+                epoch = survey.epoch if survey.saved else None
+                return Gone(Dropped(0, epoch, epoch), 0, 0)
+            removal = planner.near(survey, there, there, None)
+            if removal is None:
+                survey = await planner.survey()
+                if survey is None:
                     return None
-            else:
-                found.rows = known.rows | found.rows
-        if not ids:
-            self._known = found
-        return found
+                there = [name for name in ids if name in survey.rows]
+                if not there:
+                    return None
+                removal = await planner.whole(survey, there, there, None)
+            reply = await self._server.run(
+                "drop",
+                self._keys.of(key),
+                key.thread_id,
+                now,
+                removal.joined(),
+                0,
+                removal.guard,
+                removal.count,
+                "" if removal.epoch is None else removal.epoch,
+                *removal.changes(),
+                again=False,
+            )
+            return None if reply == b"N" else await self._done(key, seen, reply)
 
-    async def _read(self, above: int, ids: Sequence[str]) -> Survey | None:
-        reply = await self._server.run("survey", self._keys, self._now, above, "\0".join(ids))
-        if not reply:
-            return None
-        found = Survey(int(reply[0]), reply[1], reply[2], int(reply[3]), bool(reply[4]), bool(reply[5]))
-        for at in range(6, len(reply), 3):
-            checkpoint_id = reply[at].decode()
-            try:
-                found.rows[checkpoint_id] = int(reply[at + 1]), layout.read(reply[at + 2]).references()
-            except DamagedError as e:
-                raise CorruptCheckpointError(self._key.thread_id, checkpoint_id, str(e)) from e
-            except UnknownFormatError as e:
-                raise UnsupportedFormatError(self._key.thread_id, checkpoint_id, str(e)) from e
-        return found
+        return await planner.until_done(attempt)
 
-    def near(self, survey: Survey, ids: Sequence[str], gone: Sequence[str], added: References | None) -> Removal | None:
-        """Plan by the neighbours of what goes: they usually hold what it holds.
-
-        Args:
-            survey: What goes, and its neighbours.
-            ids: The checkpoints that go.
-            gone: Those whose references go: these, and one that is replaced.
-            added: What a new checkpoint refers to.
-
-        Returns:
-            None if all checkpoints must be looked at.
-        """
-        dropped, kept = _parted(survey, gone, added)
-        return None if unreferenced(dropped, kept) else Removal("s", survey.removals, ids)
-
-    async def whole(self, survey: Survey, ids: Sequence[str], gone: Sequence[str], added: References | None) -> Removal:
-        """Plan by all checkpoints, which the survey holds; the arguments are those of `near`.
-
-        Raises:
-            ChangedError: The blocks have changed since the survey.
-        """
-        dropped, kept = _parted(survey, gone, added)
-        lost = unreferenced(dropped, kept)
-        blocks = await self._losses(survey, lost, EntrySet.of(kept).blocks()) if lost else []
-        return Removal("g", survey.changes, ids, new_epoch() if blocks else None, blocks)
-
-    async def _losses(self, survey: Survey, lost: EntrySet, used: Sequence[tuple[int, int]]) -> list[tuple[int, bytes]]:
-        needed = {number for first, last in used for number in range(first, last + 1)}
-        numbers = [
-            number for first, last in lost.blocks() for number in range(first, min(last, survey.block_count) + 1)
-        ]
-        found: list[tuple[int, bytes]] = []
-        for start in range(0, len(numbers), _AT_A_TIME):
-            some = numbers[start : start + _AT_A_TIME]
-            wanted = [f"p{n}" if n in needed else f"l{n}" for n in some]
-            reply = await self._server.run("blocks", self._keys, *wanted)
-            if reply[1] != survey.removals or int(reply[2] or 0) != survey.epoch:
-                raise ChangedError
-            for number, stored in zip(some, reply[3:], strict=True):
-                if not stored:
+    async def sweep(self, tenant: str, *, older_than: int, keep_last: int, now: int) -> Trimmed:
+        """See `Driver.trim`; it also makes the index agree with the threads."""
+        names = await self._index.names(tenant)
+        checkpoints = blocks = 0
+        for start in range(0, len(names), _THREADS):
+            some = names[start : start + _THREADS]
+            keys = [self._keys.thread(Key(tenant, name))[:2] for name in some]
+            replies = await self._server.each("old", keys, now, older_than, keep_last)
+            for name, old in zip(some, [old for reply in replies for old in reply], strict=True):
+                if not old:
                     continue
-                left = self._strip(stored, lost) if isinstance(stored, bytes) else None
-                if left is not stored:
-                    found.append((number, left or b""))
-        return found
+                if old == b"x":
+                    gone = await self.thread(Key(tenant, name), now, only_expired=True)
+                else:
+                    gone = await self.some(Key(tenant, name), [one.decode() for one in old.split(b"\0")[:-1]], now)
+                checkpoints += gone.checkpoints
+                blocks += gone.blocks
+        await self._index.audit(tenant, names, now)
+        return Trimmed(checkpoints, blocks)
 
-    def _strip(self, payload: bytes, lost: EntrySet) -> bytes | None:
-        try:
-            return payloads.strip(payload, lost, self._codec, ThreadName(*self._key))
-        except UnknownFormatError as e:
-            raise UnsupportedFormatError(self._key.thread_id, None, f"a block cannot be rewritten: {e}") from e
-        except DamagedError:
-            return payload  # it cannot be rewritten, and somebody needs it
-
-
-def _parted(survey: Survey, gone: Sequence[str], added: References | None) -> tuple[list[References], list[References]]:
-    """What is dropped and what is kept."""
-    going = set(gone)
-    dropped = [refs for name, (_, refs) in survey.rows.items() if name in going]
-    kept = [refs for name, (_, refs) in survey.rows.items() if name not in going]
-    return dropped, kept if added is None else [*kept, added]
+    async def _done(self, key: Key, seen: bytes, reply: Sequence[bytes]) -> Gone:
+        """What the script says, after the index was told."""
+        count, blocks, before, after, updated, lost = reply
+        if self._server.cluster and (lost or not after):
+            await self._index.settle(key, seen, int(updated) if updated else None, b"", lost)
+        if not before:
+            return Gone(Dropped(0, None, None), int(count), int(blocks))
+        return Gone(Dropped(int(count), int(before), int(after) if after else None), int(count), int(blocks))

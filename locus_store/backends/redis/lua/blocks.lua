@@ -1,12 +1,13 @@
--- Blocks of a thread. ARGV: p<number> for the payload, l<number> for its length only. Changes and removals come first.
-local f = call('HMGET', H, 'g', 's', 'e')
-local answer = {f[1] or '', f[2] or '0', f[3] or ''}
-for i, wanted in ipairs(ARGV) do
-  local name = 'b' .. string.sub(wanted, 2)
-  if string.sub(wanted, 1, 1) == 'p' then
-    answer[i + 3] = call('HGET', H, name) or ''
-  else
-    answer[i + 3] = call('HSTRLEN', H, name)
-  end
+-- Some blocks of a thread, by their numbers, in the order in which they are asked for, up to a number of bytes (at least
+-- one): the count of removals and the epoch, then payloads, '' for one that is not there.
+local most, bytes = tonumber(arg()), 0
+local f = call('HMGET', H, 's', 'e')
+local answer = {f[1] or '0', f[2] or '0'}
+local number = arg()
+while number and bytes < most do
+  local payload = call('HGET', H, 'b' .. number) or ''
+  bytes = bytes + #payload
+  answer[#answer + 1] = payload
+  number = arg()
 end
 return answer

@@ -1,7 +1,9 @@
--- One checkpoint with its blocks, joined as they lie in order: their payloads may be.
-local now, id = tonumber(arg()), arg()
-local epoch = live(H, now)
-if not epoch then return false end
+-- One checkpoint with its blocks, joined as they lie in order: their payloads may be. With a time the thread, if it
+-- expires, expires then and no sooner.
+local now, id, renewed = tonumber(arg()), arg(), tonumber(arg())
+local f = call('HMGET', H, 'e', 'x')
+local epoch, expires = f[1], tonumber(f[2])
+if not epoch or gone(expires, now) then return false end
 local version
 if id == '' then
   local newest = call('ZREVRANGE', V, 0, 0, 'WITHSCORES')
@@ -10,6 +12,10 @@ else
   version = call('ZSCORE', V, id)
 end
 if not version then return false end
+if renewed and expires and expires < renewed then
+  call('HSET', H, 'x', text(renewed))
+  set_end(renewed, true, now)
+end
 local record = call('HGET', H, 'c' .. version)
 local found = parse(record)
 local answer = {id, version, epoch, record or ''}

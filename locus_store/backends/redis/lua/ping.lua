@@ -1,2 +1,0 @@
--- Nothing.
-return 1
