@@ -8,13 +8,21 @@ from typing import Any
 
 from locus_store.backends.file import FileDriver
 from locus_store.backends.memory import MemoryDriver
+from locus_store.backends.redis import RedisDriver
 from locus_store.backends.sqlite import SQLiteDriver
 from locus_store.core.driver import Driver
 
-DRIVERS: dict[str, Callable[[Path, Any], Driver]] = {
-    "memory": lambda _, codec: MemoryDriver(codec=codec),
-    "file": lambda folder, codec: FileDriver(folder, codec=codec, fsync=False),
-    "sqlite": lambda folder, codec: SQLiteDriver(folder / "s.db", codec=codec),
-    "sqlite-memory": lambda _, codec: SQLiteDriver(":memory:", codec=codec),
+DRIVERS: dict[str, Callable[[Path, Any, Any], Driver]] = {
+    "memory": lambda _, codec, __: MemoryDriver(codec=codec),
+    "file": lambda folder, codec, _: FileDriver(folder, codec=codec, fsync=False),
+    "sqlite": lambda folder, codec, _: SQLiteDriver(folder / "s.db", codec=codec),
+    "sqlite-memory": lambda _, codec, __: SQLiteDriver(":memory:", codec=codec),
+    "redis": lambda folder, codec, server: RedisDriver(server.store_url, prefix=f"{folder}:", codec=codec),
 }
-"""Each makes a driver from the path of a folder, which is not there yet, and a codec or None."""
+"""Each makes a driver from the path of a folder, which is not there yet, a codec or None, and its server or None."""
+
+SERVERS = {"redis": "redis_server"}
+"""The fixtures of the servers that drivers need."""
+
+OpenDriver = Callable[[str, Path, Any], Driver]
+"""The fixture `open_driver`: makes a driver from its name, the path of a folder that is not there yet, and a codec."""

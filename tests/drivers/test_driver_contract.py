@@ -14,8 +14,7 @@ from typing import Any
 from zlib import compress, decompress
 
 import pytest
-import servers
-from drivers.driver_list import DRIVERS
+from drivers.driver_list import DRIVERS, OpenDriver
 from drivers.plans import (
     KEY,
     Lists,
@@ -51,13 +50,12 @@ Make = Callable[..., Driver]
 
 
 @pytest.fixture(params=DRIVERS)
-async def make(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Make]:
+async def make(request: pytest.FixtureRequest, tmp_path: Path, open_driver: OpenDriver) -> AsyncIterator[Make]:
     """Makes drivers, each with a storage of its own."""
     made: list[Driver] = []
 
     def new(codec: Any = None) -> Driver:
-        servers.note_ran(request.param)
-        made.append(DRIVERS[request.param](tmp_path / f"store{len(made)}", codec))
+        made.append(open_driver(request.param, tmp_path / f"store{len(made)}", codec))
         return made[-1]
 
     yield new

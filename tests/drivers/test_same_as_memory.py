@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drivers.driver_list import DRIVERS
+from drivers.driver_list import DRIVERS, OpenDriver
 from drivers.plans import base_of, document, make_plan, ranges_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -238,10 +238,10 @@ def lines_of(stored: Stored, number: int, r: Range, key: Key) -> list[str]:
 @pytest.mark.parametrize("name", DRIVERS)
 @given(history=st.lists(steps, max_size=25))
 @settings(max_examples=100)
-def test_same_as_memory(name: str, history: list[Any]) -> None:
+def test_same_as_memory(name: str, open_driver: OpenDriver, history: list[Any]) -> None:
     async def run() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            pair = Pair(MemoryDriver(), DRIVERS[name](Path(folder) / "store", None))
+            pair = Pair(MemoryDriver(), open_driver(name, Path(folder) / "store", None))
             for step in history:
                 await pair.step(step)
                 await pair.compare()
