@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from locus_store.backends.file import FileBackend, FileCheckpointer
     from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
     from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
+    from locus_store.backends.opensearch import OpenSearchBackend, OpenSearchCheckpointer
     from locus_store.backends.oracle import OracleBackend, OracleCheckpointer
     from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
     from locus_store.backends.redis import RedisBackend, RedisCheckpointer
@@ -86,6 +87,8 @@ __all__ = [
     "MissingDependencyError",
     "MySQLBackend",
     "MySQLCheckpointer",
+    "OpenSearchBackend",
+    "OpenSearchCheckpointer",
     "OracleBackend",
     "OracleCheckpointer",
     "PayloadTooLargeError",
@@ -129,6 +132,7 @@ _PLACES = {
     "backends.file": ("FileBackend", "FileCheckpointer"),
     "backends.memory": ("MemoryBackend", "MemoryCheckpointer"),
     "backends.mysql": ("MySQLBackend", "MySQLCheckpointer"),
+    "backends.opensearch": ("OpenSearchBackend", "OpenSearchCheckpointer"),
     "backends.oracle": ("OracleBackend", "OracleCheckpointer"),
     "backends.postgresql": ("PostgreSQLBackend", "PostgreSQLCheckpointer"),
     "backends.redis": ("RedisBackend", "RedisCheckpointer"),

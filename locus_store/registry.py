@@ -8,6 +8,7 @@
     oracle://user:password@host/service     Oracle Database
     redis://user:password@host:6379/0       Redis or Valkey; over TLS rediss://…, a local socket unix:///path?db=0
     redis+sentinel://host,host/name/0       … behind sentinels; redis+cluster://host,host a cluster
+    opensearch://user:password@host:9200/index  OpenSearch or Elasticsearch; over TLS opensearchs://…
 
 Options of the backend may be in the query: ``sqlite:///agents.db?tenant=acme&ttl_seconds=3600``. Those that are no
 options of the backend are handed to the database's client where they are known to it, and refused otherwise.
@@ -108,6 +109,7 @@ _SQLITE = _Driver("sqlite", "SQLiteBackend", "SQLiteCheckpointer")
 _POSTGRESQL = _Driver("postgresql", "PostgreSQLBackend", "PostgreSQLCheckpointer")
 _MYSQL = _Driver("mysql", "MySQLBackend", "MySQLCheckpointer")
 _ORACLE = _Driver("oracle", "OracleBackend", "OracleCheckpointer")
+_OPENSEARCH = _Driver("opensearch", "OpenSearchBackend", "OpenSearchCheckpointer")
 _REDIS = _Driver("redis", "RedisBackend", "RedisCheckpointer")
 
 
@@ -244,6 +246,7 @@ _postgresql = _server(_POSTGRESQL, POSTGRESQL_CLIENT)
 # The character set is an option of the backend, which says why there is only one.
 _mysql = _server(_MYSQL, MYSQL_CLIENT)
 _oracle = _server(_ORACLE, ORACLE_CLIENT)
+_opensearch = _server(_OPENSEARCH, ())
 
 
 def _redis(url: _Url) -> _Target:
@@ -269,6 +272,8 @@ _SCHEMES: dict[str, Callable[[_Url], _Target]] = {
     "oracle": _oracle,
     "oracle+oracledb": _oracle,
     "oracle+oracledb_async": _oracle,
+    "opensearch": _opensearch,
+    "opensearchs": _opensearch,
     "redis": _redis,
     "rediss": _redis,
     "unix": _redis,
@@ -285,7 +290,7 @@ _ALIASES = {"table": "table_name"}
 
 _NO_OPTIONS = frozenset(
     """
-    base_dir database dsn host password path port service_name url user wallet_location wallet_password
+    base_dir database dsn host hosts password path port service_name url user username wallet_location wallet_password
     """.split()  # noqa: SIM905
 )
 """Parameters of backends that are the URL's place, or parts of it."""
@@ -416,6 +421,13 @@ def _made_redis(*, config_hint: str | None = None, **options: Any) -> Checkpoint
     return _made(_REDIS, "url", config_hint=config_hint, **options)
 
 
+def _made_opensearch(*, config_hint: str | None = None, **options: Any) -> Checkpointer[Any]:
+    """As the SDK has it, the hint is hosts, split at commas."""
+    if config_hint is not None and config_hint.startswith(("http://", "https://")):
+        return _made(_OPENSEARCH, **{"hosts": config_hint, **options})
+    return _made(_OPENSEARCH, "hosts", config_hint=config_hint, **options)
+
+
 _CHECKPOINTERS: dict[str, Callable[..., BaseCheckpointer]] = {
     "memory": partial(_made, _MEMORY),
     "file": partial(_made, _FILE, "base_dir"),
@@ -424,4 +436,5 @@ _CHECKPOINTERS: dict[str, Callable[..., BaseCheckpointer]] = {
     "mysql": partial(_made, _MYSQL, "database"),
     "oracle": partial(_made, _ORACLE, "dsn"),
     "redis": _made_redis,
+    "opensearch": _made_opensearch,
 }

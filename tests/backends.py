@@ -17,12 +17,14 @@ import sqlite3
 import threading
 import time
 from abc import ABC, abstractmethod
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
+import opensearch_servers
 import servers
 from oracle.oracle_standin import JOURNAL
 from oracle.oracle_standin.backend import StandInBackend
@@ -31,6 +33,7 @@ from locus_store.backends.file import FileBackend
 from locus_store.backends.file.formats import load as read_header
 from locus_store.backends.memory import MemoryBackend
 from locus_store.backends.mysql import MySQLBackend
+from locus_store.backends.opensearch import OpenSearchBackend
 from locus_store.backends.oracle import OracleBackend
 from locus_store.backends.oracle.options import address as oracle_address
 from locus_store.backends.postgresql import PostgreSQLBackend
@@ -664,12 +667,99 @@ async def create_mariadb_schema(url: str) -> None:
         await store.setup()
 
 
+# --- OpenSearch -------------------------------------------------------------------------------------------------------
+
+
+class OpenSearchPlace(Place):
+    """An index of its own on a server of OpenSearch, or on a double of it."""
+
+    name = "opensearch"
+    capabilities = dataclasses.replace(EVERYTHING, reclaim=False, transactions=False)
+    server_fixture = "external_opensearch"
+
+    def __init__(self, *, server: opensearch_servers.OpenSearchServer, **_: Any) -> None:
+        self.server = server
+        self.index = server.new_index()
+        self.url = server.address(self.index)
+        self.address = json.dumps(["locus_store.backends.opensearch", "OpenSearchBackend", {"dsn": self.url}])
+
+    def open(self, **options: Any) -> Backend:
+        return OpenSearchBackend(dsn=self.url, **options)
+
+    def count(self) -> int:
+        """Checkpoints and blocks, which may share a document, and all other documents.
+
+        Those that hold nothing any more but a number that must not be given out again are left out.
+        """
+        total = 0
+        for one in self.server.documents(self.index):
+            source = one["_source"]
+            if source["kind"] in ("checkpoint", "block", "event", "empty"):
+                total += ("checkpoint" in source["data"]) + ("block" in source["body"])
+            else:
+                total += 1
+        return total
+
+    def size(self) -> int:
+        total = 0
+        for one in self.server.documents(self.index):
+            body, checkpoint = one["_source"].get("body", {}), one["_source"].get("data", {}).get("checkpoint") or {}
+            texts = [body.get("payload"), body.get("block"), checkpoint.get("metadata")]
+            total += sum(len(b64decode(text)) for text in texts if text) + len(checkpoint.get("ranges", ""))
+        return total
+
+    def damage(self, checkpoint_id: str, change: Change, what: Literal["payload", "block"] = "payload") -> None:
+        found = self._find(checkpoint_id)
+        body = found["_source"]["body"]
+        body[what] = b64encode(change(b64decode(body[what]))).decode()
+        self.server.write(self.index, [found])
+
+    def payloads(self, checkpoint_id: str) -> list[bytes]:
+        body = self._find(checkpoint_id)["_source"]["body"]
+        return [b64decode(body[what]) for what in ("payload", "block") if what in body]
+
+    def _find(self, checkpoint_id: str) -> dict[str, Any]:
+        for one in self.server.documents(self.index):
+            source = one["_source"]
+            if source["kind"] == "checkpoint" and source["data"]["checkpoint"]["id"] == checkpoint_id:
+                return one
+        raise LookupError(checkpoint_id)
+
+    def back_up(self) -> Callable[[], None]:
+        kept = self.server.documents(self.index)
+
+        def restore() -> None:
+            self.server.clear(self.index)
+            self.server.write(self.index, kept)
+
+        return restore
+
+    def grow_old(self) -> None:
+        found = self.server.documents(self.index)
+        old = [one for one in found if "at" in one["_source"] and one["_source"]["kind"] != "checkpoint"]
+        for one in old:
+            one["_source"]["at"] = 1
+        self.server.write(self.index, old)
+
+
+class OpenSearchDoublePlace(OpenSearchPlace):
+    name = "opensearch-double"
+    server_fixture = "osmem"
+
+
+class ElasticsearchDoublePlace(OpenSearchPlace):
+    name = "elasticsearch-double"
+    server_fixture = "noida"
+
+
 # --- the table --------------------------------------------------------------------------------------------------------
 
 TABLE: dict[str, type[Place]] = {
     place.name: place
     for place in (MemoryPlace, FilePlace, SQLitePlace, PostgreSQLPlace, MariaDBPlace, OracleStandInPlace)
+    + (OpenSearchDoublePlace, ElasticsearchDoublePlace)
     + ((OraclePlace,) if os.environ.get(ORACLE_URL) else ())
+    + ((OpenSearchPlace,) if os.environ.get(opensearch_servers.OPENSEARCH_URL) else ())
 }
 """The backends of the shared suite."""
 

@@ -10,6 +10,8 @@
 `oci_user`           session: somebody who may sign in to it with an API key
 `redis_server`       session: a Valkey or Redis; `redis_cluster`: three of them that are one cluster
 `new_redis`          makes servers that belong to one test
+`osmem`, `noida`     session: doubles of OpenSearch and of Elasticsearch (`opensearch_servers`)
+`new_opensearch`     makes doubles that belong to one test
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import hypothesis
+import opensearch_servers
 import pytest
 import redis_servers
 import s3_servers
@@ -39,6 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # The caller's own store is none of the tests' business, nor are the options of libpq, Amazon's clients or Oracle's SDK.
     for name in [name for name in os.environ if name == "LOCUS_STORE_URL" or name.startswith(("PG", "AWS_", "OCI_"))]:
         del os.environ[name]
+    if not os.environ.get(opensearch_servers.OPENSEARCH_URL):
+        servers.note_missing("opensearch", f"{opensearch_servers.OPENSEARCH_URL} names no server")
     if not os.environ.get("LOCUS_STORE_TEST_ORACLE_URL"):
         servers.note_missing("oracle", "LOCUS_STORE_TEST_ORACLE_URL names no server")
 
@@ -261,3 +266,49 @@ def oci_port(oci_double: OCIDouble, oci_user: OCIUser) -> Iterator[OCIPort]:
     sign_in = SignIn(config_file=str(oci_user.config_file), service_endpoint=oci_double.url)
     yield OCIPort(bucket, sign_in=sign_in)
     oci_double.tell("drop bucket", bucket)
+
+
+@pytest.fixture(scope="session")
+def osmem() -> Iterator[opensearch_servers.Osmem]:
+    """The session's double of OpenSearch. A test that stops it starts it again, empty."""
+    yield from _opensearch(opensearch_servers.Osmem)
+
+
+@pytest.fixture(scope="session")
+def noida() -> Iterator[opensearch_servers.Noida]:
+    """The session's double of Elasticsearch. A test that stops it starts it again."""
+    yield from _opensearch(opensearch_servers.Noida)
+
+
+@pytest.fixture(scope="session")
+def external_opensearch() -> opensearch_servers.External:
+    """The real server that the environment names."""
+    return opensearch_servers.External(os.environ[opensearch_servers.OPENSEARCH_URL])
+
+
+def _opensearch(kind: type[opensearch_servers.Double]) -> Iterator[Any]:
+    try:
+        server = kind()
+    except servers.ServerUnavailableError as error:
+        unavailable(kind.name, error)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def new_opensearch() -> Iterator[Callable[..., opensearch_servers.Double]]:
+    """Starts doubles of the test's own: ``new_opensearch(Noida)``; a tenth of a second each."""
+    started: list[opensearch_servers.Double] = []
+
+    def start(kind: type[opensearch_servers.Double]) -> opensearch_servers.Double:
+        try:
+            server = kind()
+        except servers.ServerUnavailableError as error:
+            unavailable(kind.name, error)
+        servers.note_ran(server.name, server.version)
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.close()

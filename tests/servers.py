@@ -45,7 +45,17 @@ class ServerUnavailableError(Exception):
 
 # --- which backends ran -----------------------------------------------------------------------------------------------
 
-BACKENDS = ["memory", "file", "sqlite", "postgresql", "mariadb", "oracle-standin", "redis", "redis-cluster"]
+BACKENDS = [
+    "memory",
+    "file",
+    "sqlite",
+    "postgresql",
+    "mariadb",
+    "oracle-standin",
+    "redis",
+    "redis-cluster",
+    "opensearch-double",
+]
 """The backends that the summary names even if no test asked for them."""
 
 _details: dict[str, str] = {}

@@ -110,10 +110,11 @@ def oracle_standin_database(postgresql_server: servers.PostgreSQLServer) -> Iter
     postgresql_server.drop_database(url)
 
 
-LONG = ["postgresql-sync", "mariadb-session", "mariadb-sync"]
+LONG = ["elasticsearch-double", "postgresql-sync", "mariadb-session", "mariadb-sync"]
 """Places that only the long tests go through: they run code that others run too.
 
-Over a server, a synchronous session does what an asynchronous one does, and one on MariaDB what one on PostgreSQL does,
+The double of Elasticsearch shows that searches are refreshed; `tests/opensearch` sees to that, too. Over a server, a
+synchronous session does what an asynchronous one does, and one on MariaDB what one on PostgreSQL does,
 with the statements of MariaDB's own backend.
 """
 
@@ -171,6 +172,11 @@ def _make(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
         server = request.getfixturevalue("mariadb_server")
         server.ensure_running()
         needed |= {"server": server, "url": request.getfixturevalue("mariadb_database")}
+        servers.note_ran(made.name, server.version)
+    elif issubclass(made, backends.OpenSearchPlace):
+        server = request.getfixturevalue(made.server_fixture)
+        server.ensure_running()
+        needed |= {"server": server}
         servers.note_ran(made.name, server.version)
     else:
         servers.note_ran(made.name)

@@ -22,7 +22,19 @@ from locus_store.core.backend import Backend
 from locus_store.core.checkpointer import Checkpointer
 
 ROOT = Path(__file__).resolve().parents[1]
-CLIENTS = {"aiosqlite", "alembic", "asyncmy", "asyncpg", "greenlet", "mako", "orjson", "redis", "sqlalchemy", "sqlite3"}
+CLIENTS = {
+    "aiosqlite",
+    "alembic",
+    "asyncmy",
+    "asyncpg",
+    "greenlet",
+    "mako",
+    "opensearchpy",
+    "orjson",
+    "redis",
+    "sqlalchemy",
+    "sqlite3",
+}
 
 
 def run(code: str, *flags: str) -> str:
@@ -137,7 +149,9 @@ def test_importing_the_package_loads_nothing_else() -> None:
     assert not modules & {*CLIENTS, "pydantic", "asyncio"}
 
 
-LIGHT = [name for name in locus_store.__all__ if not re.match("File|SQLite|PostgreSQL|MySQL|Oracle|Redis", name)]
+LIGHT = [
+    name for name in locus_store.__all__ if not re.match("File|SQLite|PostgreSQL|MySQL|OpenSearch|Oracle|Redis", name)
+]
 
 
 def test_everything_but_the_drivers_loads_no_client() -> None:
@@ -158,6 +172,7 @@ def test_everything_but_the_drivers_loads_no_client() -> None:
         ("from locus_store import FileBackend; FileBackend()", CLIENTS - {"orjson"}),
         ("from locus_store import SQLiteBackend; SQLiteBackend()", {"asyncmy", "asyncpg", "redis"}),
         ("from locus_store import RedisBackend; RedisBackend()", CLIENTS - {"orjson", "redis"}),
+        ("from locus_store import OpenSearchBackend; OpenSearchBackend()", CLIENTS - {"orjson", "opensearchpy"}),
         ("from locus_store.memory.backends import FileCheckpointer, MemoryCheckpointer", CLIENTS - {"orjson"}),
         (
             "import locus_store.memory, locus_store.memory.backends.adapters, locus_store.memory.registry",
@@ -176,7 +191,7 @@ def blocking(*packages: str) -> str:
 def test_all_names_can_be_imported_with_no_extra_installed() -> None:
     assert (
         run(
-            blocking("asyncmy", "asyncpg", "orjson", "aiosqlite", "redis")
+            blocking("asyncmy", "asyncpg", "orjson", "aiosqlite", "opensearchpy", "redis")
             + "from locus_store import *\nprint(len(dir()) > 40)"
         )
         == "True\n"
@@ -200,6 +215,9 @@ for make in (lambda: locus_store.PostgreSQLBackend(), lambda: locus_store.open_b
     code = code.replace("MySQL", "Redis").replace("mysql", "redis")
     lines = run(blocking("redis") + code).splitlines()
     assert lines == ["RedisBackend needs the package 'redis': pip install 'locus-store[redis]'"] * 2
+    code = code.replace("Redis", "OpenSearch").replace("redis", "opensearch")
+    lines = run(blocking("opensearchpy") + code).splitlines()
+    assert lines == ["OpenSearchBackend needs the package 'opensearch-py': pip install 'locus-store[opensearch]'"] * 2
 
 
 def test_memory_and_files_work_without_any_dependency_but_pydantic() -> None:

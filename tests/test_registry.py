@@ -15,6 +15,7 @@ from locus_store import registry
 from locus_store.backends.file import FileBackend, FileCheckpointer
 from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
 from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
+from locus_store.backends.opensearch import OpenSearchBackend, OpenSearchCheckpointer
 from locus_store.backends.oracle import OracleBackend
 from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
 from locus_store.backends.redis import RedisBackend, RedisCheckpointer
@@ -83,6 +84,8 @@ def arguments(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         ("unix:///run/a%20b?db=1", RedisBackend, {"url": "unix:///run/a%20b", "db": 1}),
         ("redis+sentinel://h,i:2/name/0", RedisBackend, {"url": "redis+sentinel://h,i:2/name/0"}),
         ("rediss+cluster://h:1,i:2", RedisBackend, {"url": "rediss+cluster://h:1,i:2"}),
+        ("opensearch://u:p@h:1,i/x", OpenSearchBackend, {"dsn": "opensearch://u:p@h:1,i/x"}),
+        ("opensearchs://h?use_ssl=1", OpenSearchBackend, {"dsn": "opensearchs://h", "use_ssl": True}),
     ],
 )
 def test_a_url_names_a_place(url: str, cls: type, expected: dict[str, Any], arguments: dict[str, Any]) -> None:
@@ -312,6 +315,7 @@ async def test_a_mariadb_url_opens_it(mariadb_url: str) -> None:
         ("postgresql://h/d", PostgreSQLCheckpointer),
         ("mariadb://h/d", MySQLCheckpointer),
         ("redis://h/1", RedisCheckpointer),
+        ("opensearch://h/x", OpenSearchCheckpointer),
     ],
 )
 def test_a_checkpointer_of_agent_states_has_its_class(url: str, cls: type) -> None:
@@ -336,7 +340,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_names_that_are_there() -> None:
-    assert list_checkpointers() == ["memory", "file", "sqlite", "postgresql", "mysql", "oracle", "redis"]
+    assert list_checkpointers() == ["memory", "file", "sqlite", "postgresql", "mysql", "oracle", "redis", "opensearch"]
 
 
 @pytest.mark.parametrize(
@@ -367,6 +371,11 @@ def test_the_names_that_are_there() -> None:
         ("redis://u:p@h:7/1", RedisCheckpointer, "redis://h:7/1"),
         ("rediss://u:p@h", RedisCheckpointer, "rediss://h:6379"),
         ("redis+cluster://u:p@h,i", RedisCheckpointer, "redis+cluster://h:6379,i:6379"),
+        ("opensearch", OpenSearchCheckpointer, "localhost:9200/locus-checkpoints"),
+        ("opensearch:h:7,i", OpenSearchCheckpointer, "h:7,i:9200/locus-checkpoints"),
+        ("opensearch:https://h", OpenSearchCheckpointer, "h:9200/locus-checkpoints"),
+        ("opensearch://u:p@h/x", OpenSearchCheckpointer, "h:9200/x"),
+        ("opensearch:opensearchs://u:p@h/x", OpenSearchCheckpointer, "h:9200/x"),
     ],
 )
 def test_a_name_and_a_hint(text: str, cls: type, shown: str | None) -> None:
@@ -434,7 +443,9 @@ def test_the_name_of_sqlalchemys_asynchronous_oracle_dialect_is_a_scheme() -> No
     assert isinstance(open_backend("oracle+oracledb_async://u:p@h:1/service"), OracleBackend)
 
 
-@pytest.mark.parametrize("scheme", ["postgresql", "mysql", "mariadb", "oracle", "redis", "rediss+cluster"])
+@pytest.mark.parametrize(
+    "scheme", ["postgresql", "mysql", "mariadb", "oracle", "redis", "rediss+cluster", "opensearch"]
+)
 def test_the_rest_of_a_password_is_not_taken_for_the_server(scheme: str) -> None:
     with pytest.raises(ValueError, match="password is written %40") as caught:
         open_backend(f"{scheme}://u:first@second@h/d")

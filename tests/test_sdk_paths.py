@@ -42,6 +42,9 @@ from locus_store.core.protocols import BaseCheckpointer, CheckpointerProtocol
         ("memory.backends.mysql", "MySQLBackend"),
         ("memory.backends.postgresql", "PostgreSQLBackend"),
         ("memory.backends.sqlite", "SQLiteBackend"),
+        ("memory.backends.opensearch", "OpenSearchBackend OpenSearchCheckpointer"),
+        ("memory.backends", "OpenSearchBackend OpenSearchCheckpointer opensearch_checkpointer"),
+        ("memory.backends.adapters", "opensearch_checkpointer"),
         ("memory.backends.redis", "RedisBackend RedisCheckpointer"),
         ("memory.backends", "RedisBackend RedisCheckpointer redis_checkpointer"),
         ("memory.backends.adapters", "redis_checkpointer"),
@@ -112,6 +115,18 @@ def test_mysql_checkpointer() -> None:
     for name, value in {**refused, "table_name": "checkpoints"}.items():
         with pytest.raises(ValueError, match=f"{name}={value!r}: "):
             mysql_checkpointer(**{name: value})
+
+
+def test_opensearch_checkpointer() -> None:
+    from locus_store.memory.backends import opensearch_checkpointer
+
+    made = opensearch_checkpointer()
+    assert isinstance(made, locus_store.OpenSearchCheckpointer)
+    assert repr(made) == "OpenSearchCheckpointer(OpenSearchDriver(localhost:9200/locus-checkpoints))"
+    made = opensearch_checkpointer(["h:5", "i"], "agents", username="u", password="secret", verify_certs=False)
+    assert repr(made) == "OpenSearchCheckpointer(OpenSearchDriver(h:5,i:9200/agents))"
+    with pytest.raises(TypeError, match="nonsense"):
+        opensearch_checkpointer(nonsense=1)
 
 
 def test_redis_checkpointer() -> None:
@@ -217,6 +232,7 @@ def test_what_counts_as_a_checkpointer(tmp_path: Path) -> None:
         locus_store.PostgreSQLCheckpointer(),
         locus_store.MySQLCheckpointer(),
         locus_store.RedisCheckpointer(),
+        locus_store.OpenSearchCheckpointer(),
         locus_store.MemoryBackend().checkpointer(),
         locus_store.MemoryCheckpointer().tenant("acme"),
     ]

@@ -8,6 +8,8 @@ from typing import Any
 
 from locus_store.backends.file import FileDriver
 from locus_store.backends.memory import MemoryDriver
+from locus_store.backends.opensearch import OpenSearchDriver
+from locus_store.backends.opensearch.address import of_url
 from locus_store.backends.redis import RedisDriver
 from locus_store.backends.sqlite import SQLiteDriver
 from locus_store.core.driver import Driver
@@ -18,10 +20,13 @@ DRIVERS: dict[str, Callable[[Path, Any, Any], Driver]] = {
     "sqlite": lambda folder, codec, _: SQLiteDriver(folder / "s.db", codec=codec),
     "sqlite-memory": lambda _, codec, __: SQLiteDriver(":memory:", codec=codec),
     "redis": lambda folder, codec, server: RedisDriver(server.store_url, prefix=f"{folder}:", codec=codec),
+    "opensearch-double": lambda _, codec, server: OpenSearchDriver(
+        of_url(server.address(server.new_index())), codec=codec
+    ),
 }
 """Each makes a driver from the path of a folder, which is not there yet, a codec or None, and its server or None."""
 
-SERVERS = {"redis": "redis_server"}
+SERVERS = {"redis": "redis_server", "opensearch-double": "osmem"}
 """The fixtures of the servers that drivers need."""
 
 OpenDriver = Callable[[str, Path, Any], Driver]

@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from locus_store.backends.file import FileBackend, FileCheckpointer
     from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
     from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
+    from locus_store.backends.opensearch import OpenSearchBackend, OpenSearchCheckpointer
     from locus_store.backends.oracle import OracleBackend, OracleCheckpointer
     from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
     from locus_store.backends.redis import RedisBackend, RedisCheckpointer
     from locus_store.backends.sqlite import SQLiteBackend, SQLiteCheckpointer
     from locus_store.memory.backends.adapters import (
         mysql_checkpointer,
+        opensearch_checkpointer,
         oracle_checkpointer,
         postgresql_checkpointer,
         redis_checkpointer,
@@ -29,6 +31,8 @@ __all__ = [
     "MemoryCheckpointer",
     "MySQLBackend",
     "MySQLCheckpointer",
+    "OpenSearchBackend",
+    "OpenSearchCheckpointer",
     "OracleBackend",
     "OracleCheckpointer",
     "PostgreSQLBackend",
@@ -39,6 +43,7 @@ __all__ = [
     "SQLiteCheckpointer",
     "StorageBackendAdapter",
     "mysql_checkpointer",
+    "opensearch_checkpointer",
     "oracle_checkpointer",
     "postgresql_checkpointer",
     "redis_checkpointer",
@@ -52,6 +57,8 @@ _MODULES = {
     "MemoryCheckpointer": "locus_store.backends.memory",
     "MySQLBackend": "locus_store.backends.mysql",
     "MySQLCheckpointer": "locus_store.backends.mysql",
+    "OpenSearchBackend": "locus_store.backends.opensearch",
+    "OpenSearchCheckpointer": "locus_store.backends.opensearch",
     "OracleBackend": "locus_store.backends.oracle",
     "OracleCheckpointer": "locus_store.backends.oracle",
     "PostgreSQLBackend": "locus_store.backends.postgresql",
@@ -62,6 +69,7 @@ _MODULES = {
     "SQLiteCheckpointer": "locus_store.backends.sqlite",
     "StorageBackendAdapter": "locus_store.backends.adapter",
     "mysql_checkpointer": "locus_store.memory.backends.adapters",
+    "opensearch_checkpointer": "locus_store.memory.backends.adapters",
     "oracle_checkpointer": "locus_store.memory.backends.adapters",
     "postgresql_checkpointer": "locus_store.memory.backends.adapters",
     "redis_checkpointer": "locus_store.memory.backends.adapters",

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 from locus_store.backends.adapter import StorageBackendAdapter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from locus_store.backends.mysql import MySQLCheckpointer
+    from locus_store.backends.opensearch import OpenSearchCheckpointer
     from locus_store.backends.oracle import OracleCheckpointer
     from locus_store.backends.postgresql import PostgreSQLCheckpointer
     from locus_store.backends.redis import RedisCheckpointer
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "StorageBackendAdapter",
     "mysql_checkpointer",
+    "opensearch_checkpointer",
     "oracle_checkpointer",
     "postgresql_checkpointer",
     "redis_checkpointer",
@@ -87,6 +91,21 @@ def mysql_checkpointer(
     if dsn is not None:
         return MySQLCheckpointer(dsn=dsn, **kwargs)
     return MySQLCheckpointer(host=host, port=port, database=database, user=user, password=password, **kwargs)
+
+
+def opensearch_checkpointer(
+    hosts: str | Sequence[str] | None = None, index_name: str | None = None, **kwargs: Any
+) -> OpenSearchCheckpointer:
+    """Make a checkpointer over OpenSearch or Elasticsearch.
+
+    Args:
+        hosts: The servers; None for localhost:9200.
+        index_name: The index; None for ``locus-checkpoints``.
+        **kwargs: Options of `OpenSearchCheckpointer`.
+    """
+    from locus_store.backends.opensearch import OpenSearchCheckpointer
+
+    return OpenSearchCheckpointer(hosts, index_name, **kwargs)
 
 
 def oracle_checkpointer(
