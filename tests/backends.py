@@ -674,7 +674,7 @@ class OpenSearchPlace(Place):
     """An index of its own on a server of OpenSearch, or on a double of it."""
 
     name = "opensearch"
-    capabilities = dataclasses.replace(EVERYTHING, reclaim=False, transactions=False)
+    capabilities = dataclasses.replace(EVERYTHING, reclaim=False, transactions=False, search=True)
     server_fixture = "external_opensearch"
 
     def __init__(self, *, server: opensearch_servers.OpenSearchServer, **_: Any) -> None:

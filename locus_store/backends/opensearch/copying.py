@@ -21,6 +21,7 @@ from locus_store.backends.opensearch.reading import DisturbedError, checkpoints,
 from locus_store.backends.opensearch.records import Records
 from locus_store.backends.opensearch.runs import Runs
 from locus_store.backends.opensearch.saving import Saver, life_source, new_thread
+from locus_store.backends.opensearch.searching import add_texts_again
 from locus_store.backends.opensearch.wire import Act, Wire
 from locus_store.core import clock, frames, payloads
 from locus_store.core.driver import Key
@@ -145,6 +146,8 @@ class Copier:
             body["payload"] = pack(self._bound(unpack(stored["body"]["payload"]), source.key, copy.key, whole=True))
             if "terms" in stored:
                 made["terms"] = stored["terms"]
+        if body:
+            add_texts_again(made, self.codec, ThreadName(*copy.key))
         return made
 
     def _block(self, source: Thread, payload: bytes, lost: EntrySet) -> bytes | None:

@@ -14,14 +14,17 @@ What is where, `layout` says. There are no transactions over documents, so:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from locus_store.backends.opensearch.address import Address
 from locus_store.backends.opensearch.clients import Clients
 from locus_store.core.capabilities import EVERYTHING_SHARED
-from locus_store.core.driver import Driver, Dropped, Info, Key, Plan, PutResult, Stored, Trimmed
+from locus_store.core.driver import Clues, Contents, Driver, Dropped, Info, Key, Plan, PutResult, Stored, Trimmed
 from locus_store.core.errors import MissingDependencyError
 from locus_store.core.frames import Codec
+from locus_store.core.texts import hides
+from locus_store.core.words import Query
 
 if TYPE_CHECKING:
     from opensearchpy import AsyncOpenSearch
@@ -49,7 +52,7 @@ class OpenSearchDriver(Driver):
         client_options: More arguments of opensearch-py's client.
     """
 
-    capabilities = EVERYTHING_SHARED
+    capabilities = replace(EVERYTHING_SHARED, search=True)
 
     def __init__(
         self,
@@ -74,6 +77,7 @@ class OpenSearchDriver(Driver):
 
         self.address = address
         self.codec = codec
+        self.indexes_texts = not hides(codec)
         self._create = create_schema
         self._patience = busy_timeout
         self._limit = max_content_length
@@ -190,6 +194,14 @@ class OpenSearchDriver(Driver):
     async def drop_records(self, key: Key, scope: str | None, *, now: int) -> int:
         """See `Driver.drop_records`."""
         return await self._change(key, lambda parts: parts.records.drop(key, scope, now))
+
+    async def contents(self, key: Key, *, now: int) -> Contents | None:
+        """See `Driver.contents`."""
+        return await (await self._ready()).searcher.contents(key, now)
+
+    async def clues(self, tenant: str, query: Query, pattern: str, *, limit: int | None, now: int) -> Clues:
+        """See `Driver.clues`; of texts behind a codec that may hide them, all threads that hold such texts."""
+        return await (await self._ready()).searcher.clues(tenant, query, pattern, limit)
 
     async def prepare(self) -> None:
         """Make the index and its template if they are missing, and check it."""

@@ -33,6 +33,8 @@ MAPPING: Source = {
         "checkpoints": _LONG,
         "at": _LONG,
         "unfinished": {"type": "boolean"},
+        "searchable": {"type": "boolean"},
+        "words": {"type": "text", "analyzer": "whitespace"},
         "data": _UNINDEXED,
         "body": _UNINDEXED,
     },

@@ -26,7 +26,7 @@ from locus_store.core.references import References
 
 Source = dict[str, Any]
 
-SMALL = {"excludes": ["body"]}
+SMALL = {"excludes": ["body", "words"]}
 """What of a document is read where its payloads are not wanted."""
 
 

@@ -34,6 +34,12 @@ def there(tenant: str, now: int) -> Source:
     }
 
 
+def prefix_of(pattern: str) -> list[Source]:
+    """What a query can say of ids that match a pattern: how they begin."""
+    prefix = patterns.parse(pattern).prefix
+    return [{"prefix": {"thread_id": prefix}}] if prefix else []
+
+
 class Lister:
     """The primitives that look at more than one thread.
 
@@ -55,8 +61,7 @@ class Lister:
             found = [(seen.thread.key.thread_id, seen.thread.updated_at)] if seen and lives else []
             return found[offset:][:limit]
         query = there(tenant, now)
-        if parsed.prefix:
-            query["bool"]["filter"].append({"prefix": {"thread_id": parsed.prefix}})
+        query["bool"]["filter"] += prefix_of(pattern)
         # What a prefix does not say is looked at here: patterns mean the same everywhere, and cost no more than a look.
         matches = None if _is_prefix(parsed) else parsed.regex().fullmatch
         sources = await self._page(query, ["thread_id", "updated_at"], limit, offset, matches)

@@ -17,6 +17,7 @@ from locus_store.backends.opensearch.reading import Reader, Recent
 from locus_store.backends.opensearch.records import Records
 from locus_store.backends.opensearch.removing import Remover
 from locus_store.backends.opensearch.saving import Saver
+from locus_store.backends.opensearch.searching import Searcher
 from locus_store.backends.opensearch.trimming import Trimmer
 from locus_store.backends.opensearch.wire import Wire
 from locus_store.core.frames import Codec
@@ -42,6 +43,7 @@ class Parts:
         remover = Remover(self.wire, codec)
         self.reader = Reader(self.wire)
         self.lister = Lister(self.wire)
+        self.searcher = Searcher(self.wire)
         self.saver = Saver(self.wire, remover, recent)
         self.records = Records(self.wire, self.saver)
         self.copier = Copier(self.wire, self.saver, self.records, codec)

@@ -19,6 +19,7 @@ from locus_store.backends.opensearch.layout import (
     unpack,
 )
 from locus_store.backends.opensearch.reading import BLOCK, Seen, checkpoints, read, slots
+from locus_store.backends.opensearch.searching import add_texts_again
 from locus_store.backends.opensearch.wire import Act, Found, Wire
 from locus_store.core import clock, payloads
 from locus_store.core.frames import Codec, DamagedError, ThreadName, UnknownFormatError
@@ -197,8 +198,12 @@ class Remover:
             with suppress(DamagedError, UnknownFormatError):
                 lost = _load(cleaning.lost)
                 body["block"] = pack(payloads.strip(_block(source), lost, self.codec, ThreadName(*thread.key)) or b"")
-        if not body:
+        if body:
+            add_texts_again(after, self.codec, ThreadName(*thread.key))
+        else:
             after["kind"] = "empty"
+            after.pop("words", None)
+            data.pop("digests", None)
         after["at"] = clock.system_clock()
         data.pop("change", None)
         return after

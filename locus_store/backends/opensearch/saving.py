@@ -35,6 +35,7 @@ from locus_store.backends.opensearch.reading import (
 )
 from locus_store.backends.opensearch.removing import Removal, Remover
 from locus_store.backends.opensearch.runs import Runs
+from locus_store.backends.opensearch.searching import add_texts
 from locus_store.backends.opensearch.wire import Act, Found, Wire
 from locus_store.core import clock, frames
 from locus_store.core.driver import Conflict, Dropped, Exists, Key, NoParent, Plan, PutResult, Saved, Stale
@@ -339,6 +340,7 @@ class Saver:
                 change = replace(change, oldest_at=added.created_at)
         block = None if plan.block is None else frames.numbered(own, plan.block)
         source = slot_source(thread, thread.slot + 1, change, added, plan.payload, block)
+        add_texts(source, plan.texts, self.remover.codec)
         return Step(thread, change, added, source)
 
     # -------------------------------------------------------------------------------------------------- removing
