@@ -27,6 +27,7 @@ from locus_store.core import clock, frames, payloads
 from locus_store.core.driver import Key
 from locus_store.core.errors import BackendError
 from locus_store.core.frames import Codec, DamagedError, ThreadName
+from locus_store.core.ids import new_stamp
 from locus_store.core.references import EntrySet, References, unreferenced
 
 _BATCH = 100
@@ -65,16 +66,16 @@ class Copier:
                 return "exists"
             updated_at = max(now, valid.updated_at + 1) if valid else now
             copy = replace(new_thread(dest), slot=live.slot, version=versions[-1], updated_at=updated_at)
-            copy = replace(copy, expires_at=live.expires_at)
+            copy = replace(copy, expires_at=live.expires_at, scopes=new_stamp().hex() if live.scopes else "")
             try:
                 copy = await self._write(live, copy, versions)
             except DisturbedError:
-                await self.saver.remover.sweep(copy.life)
+                await self.saver.remover.remove_all(copy)
                 continue
             except Exception:
                 # The next vacuum does it if this cannot.
                 with suppress(BackendError):
-                    await self.saver.remover.sweep(copy.life)
+                    await self.saver.remover.remove_all(copy)
                 raise
             if await self.saver.replace_thread(there, copy) is not None:
                 return "copied"

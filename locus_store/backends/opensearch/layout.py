@@ -183,7 +183,7 @@ class Thread:
         head: The newest checkpoint.
         live: Checkpoints: the slot of each version.
         blocks: The slot of each block.
-        scopes: Random; only records that carry it are there.
+        scopes: Random; only records that carry it are there. Empty if there are none.
         oldest_at: When the oldest checkpoint was made.
         touched: Counts changes that are in nothing else.
     """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from locus_store.backends.opensearch.layout import (
@@ -23,6 +24,7 @@ from locus_store.backends.opensearch.layout import (
     unpack,
 )
 from locus_store.backends.opensearch.wire import PAGE, Act, Found, Wire
+from locus_store.core import clock
 from locus_store.core.driver import Info, Key, Stored
 from locus_store.core.frames import DamagedError
 
@@ -120,18 +122,18 @@ async def find(wire: Wire, thread: Thread, checkpoint_id: str, name: Source | No
         wire: Where it is.
         thread: The thread.
         checkpoint_id: The checkpoint.
-        name: The document that says where it is; it may be wrong, but none is missing.
+        name: The document that says where it is; it may be wrong, but of those that are not the head none is missing.
     """
+    if thread.head is not None and thread.head.checkpoint_id == checkpoint_id:
+        return thread.live.slot(thread.head.version)
     if name is None:
         return None
     slot: int = name["data"]["slot"]
     if name["life"] == thread.life and slot in thread.live.slots():
-        if thread.head is not None and thread.live.slot(thread.head.version) == slot:
-            if thread.head.checkpoint_id == checkpoint_id:
-                return slot
-        elif [c.checkpoint_id for c in await checkpoints(wire, thread, [slot])] == [checkpoint_id]:
+        [there] = await checkpoints(wire, thread, [slot])
+        if there.checkpoint_id == checkpoint_id:
             return slot
-    # It was overwritten by a save that is not there, or not yet.
+    # It was overwritten by a save that is not there, or not yet, or that was late.
     newest_first = [slot for _, slot in thread.live.newest_first()]
     for at in range(0, len(newest_first), PAGE):
         page = newest_first[at : at + PAGE]
@@ -151,8 +153,24 @@ def name_source(thread: Thread, checkpoint: Checkpoint, slot: int) -> Source:
         "tenant": thread.key.tenant,
         "thread_id": thread.key.thread_id,
         "life": thread.life,
-        "data": {"slot": slot, "first": checkpoint.first_block, "last": checkpoint.last_block},
+        "name": checkpoint_name(thread.key, checkpoint.checkpoint_id),
+        "at": clock.system_clock(),
+        "data": {
+            "id": checkpoint.checkpoint_id,
+            "slot": slot,
+            "first": checkpoint.first_block,
+            "last": checkpoint.last_block,
+        },
     }
+
+
+async def forget_wrong(wire: Wire, thread: Thread | None, name: Found) -> bool:
+    """Remove a name if no checkpoint has it; one that is somewhere else is put right. Returns whether it went."""
+    # If writers are in the way, the name may stay: one too many does no harm.
+    with suppress(DisturbedError):
+        if thread is None or await find(wire, thread, name.source["data"]["id"], name.source) is None:
+            return bool(await wire.put(Act("delete", name.id, seen=name)))
+    return False
 
 
 class Reader:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from locus_store.backends.opensearch.layout import Source, Thread, life_name, pack, records_name, unpack
 from locus_store.backends.opensearch.reading import Seen, read
@@ -38,7 +39,7 @@ class Records:
             if live is None and not items:
                 return
             if live is None:
-                thread = replace(new_thread(key), expires_at=expires_at, updated_at=0)
+                thread = replace(new_thread(key), scopes=new_stamp().hex(), expires_at=expires_at)
                 source = _source(thread, scope, _merged({}, items, keep=keep))
                 name = records_name(thread.life, thread.scopes, scope)
                 await self.wire.put_several(
@@ -48,6 +49,10 @@ class Records:
                     return
                 continue
             assert seen is not None
+            if items and not live.scopes:
+                # First of all the thread must tell of them, since who removes it looks for no others.
+                await self._change(seen, scopes=new_stamp().hex())
+                continue
             if await self._into(live, scope, items, keep=keep) and await self._touch(seen, expires_at):
                 return
 
@@ -69,11 +74,16 @@ class Records:
             now = await read(self.wire, thread.key)
             return now is not None and (now.thread.life, now.thread.scopes) == (thread.life, thread.scopes)
         # A thread of records only is removed with the last of them, and that must not pass by unnoticed.
-        after = replace(thread, expires_at=expires_at, touched=thread.touched + 1)
+        return await self._change(seen, expires_at=expires_at)
+
+    async def _change(self, seen: Seen, **changes: Any) -> bool:
+        after = replace(seen.thread, touched=seen.thread.touched + 1, **changes)
         return bool(await self.wire.put(Act("index", seen.found.id, after.dump(), seen.found)))
 
     async def several(self, thread: Thread) -> list[Source]:
         """The documents of all scopes."""
+        if not thread.scopes:
+            return []
         await self.wire.refresh()
         filters = [{"term": {"kind": "records"}}, {"term": {"life": thread.life}}, {"term": {"scopes": thread.scopes}}]
         sort: list[Source] = [{"name": "asc"}]
@@ -124,8 +134,7 @@ class Records:
         thread = seen.thread
         if not thread.live.count():
             return await self.saver.remover.end(seen)
-        after = replace(thread, scopes=new_stamp().hex(), touched=thread.touched + 1)
-        if not await self.wire.put(Act("index", seen.found.id, after.dump(), seen.found)):
+        if not await self._change(seen, scopes=""):
             return False
         await self.wire.delete_found(
             {"bool": {"filter": [{"term": {"kind": "records"}}, {"term": {"scopes": thread.scopes}}]}}

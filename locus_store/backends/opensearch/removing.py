@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from locus_store.backends.opensearch.layout import (
+    SMALL,
     Checkpoint,
     Cleaning,
     Source,
@@ -20,7 +21,7 @@ from locus_store.backends.opensearch.layout import (
 )
 from locus_store.backends.opensearch.reading import BLOCK, Seen, checkpoints, read, slots
 from locus_store.backends.opensearch.searching import add_texts_again
-from locus_store.backends.opensearch.wire import Act, Found, Wire
+from locus_store.backends.opensearch.wire import PAGE, Act, Found, Wire
 from locus_store.core import clock, payloads
 from locus_store.core.frames import Codec, DamagedError, ThreadName, UnknownFormatError
 from locus_store.core.references import EntrySet, References, unreferenced
@@ -214,8 +215,28 @@ class Remover:
         """Remove a thread; False if it changed meanwhile. It is gone with its own document, at once."""
         done = await self.wire.put(Act("delete", seen.found.id, seen=seen.found))
         if done or await read(self.wire, seen.thread.key) is None:
-            await self.sweep(seen.thread.life)
+            await self.remove_all(seen.thread)
         return bool(done)
+
+    async def remove_all(self, thread: Thread) -> None:
+        """Remove the documents of a thread that is gone; the one that tells of its life last.
+
+        They are known by their ids, but for records: so this takes no refresh. A save that comes too late notices, and
+        takes back what it wrote; what nobody took back, `vacuum` finds.
+        """
+        if thread.scopes:
+            await self.sweep(thread.life)
+            return
+        numbers = range(1, thread.slot + 2)
+        for at in range(0, len(numbers), PAGE):
+            wanted = [(slot_name(thread.life, n), SMALL) for n in numbers[at : at + PAGE]]
+            found = [one for one in await self.wire.get_several(wanted) if one is not None]
+            ids = [one.source["data"]["checkpoint"]["id"] for one in found if "checkpoint" in one.source["data"]]
+            names = await self.wire.get_several([(checkpoint_name(thread.key, one), True) for one in ids])
+            acts = [Act("delete", one.id) for one in found]
+            acts += [Act("delete", one.id, seen=one) for one in names if one and one.source["life"] == thread.life]
+            await self.wire.put_several(acts)
+        await self.wire.put(Act("delete", life_name(thread.life)))
 
     async def sweep(self, life: str) -> None:
         """Remove all documents of a life that is over; the one that tells of it last."""

@@ -8,7 +8,6 @@ longer so, because the index was put back from a snapshot, is thrown away.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from locus_store.backends.opensearch.layout import (
@@ -30,6 +29,7 @@ from locus_store.backends.opensearch.reading import (
     Seen,
     checkpoints,
     find,
+    forget_wrong,
     name_source,
     read,
 )
@@ -72,8 +72,8 @@ class Step:
 def new_thread(key: Key) -> Thread:
     """A thread in which nothing is yet."""
     none = Runs()
-    life, mark, scopes = new_stamp().hex(), new_stamp().hex(), new_stamp().hex()
-    return Thread(key, life, 0, mark, new_epoch(), 0, 0, 0, None, None, none, none, scopes, 0)
+    life, mark = new_stamp().hex(), new_stamp().hex()
+    return Thread(key, life, 0, mark, new_epoch(), 0, 0, 0, None, None, none, none, "", 0)
 
 
 def life_source(thread: Thread) -> Source:
@@ -128,6 +128,7 @@ class Saver:
             there = await self.wire.get(slot)
             if there is None or there.source["data"].get("change", {}).get("mark") != step.change.mark:
                 await self._help(step.before.key, there)
+                await self._take_back(step)
                 return None
         after = step.after
         source = after.dump()
@@ -152,13 +153,23 @@ class Saver:
                         return Seen(after, Found(seen.found.id, source, *place))
                     continue
             # The thread that this was for is gone.
-            await self._withdraw(slot, step.change.mark)
+            there = await self.wire.get(slot)
+            if there is not None and there.source["data"].get("change", {}).get("mark") == step.change.mark:
+                await self.wire.put(Act("delete", slot, seen=there))
+            await self._take_back(step)
             return None
 
-    async def _withdraw(self, slot: str, mark: str) -> None:
-        there = await self.wire.get(slot)
-        if there is not None and there.source["data"].get("change", {}).get("mark") == mark:
-            await self.wire.put(Act("delete", slot, seen=there))
+    async def _take_back(self, step: Step) -> None:
+        """Put right, or remove, the names that a step wrote which came to nothing."""
+        if not (named := _named(step)):
+            return
+        seen = await read(self.wire, step.before.key)
+        live = seen.thread.live if seen is not None and seen.thread.life == step.before.life else Runs()
+        for checkpoint, slot in named:
+            if live.slot(checkpoint.version) != slot:
+                name = await self.wire.get(checkpoint_name(step.before.key, checkpoint.checkpoint_id))
+                if name is not None:
+                    await forget_wrong(self.wire, seen and seen.thread, name)
 
     async def _help(self, key: Key, there: Found | None) -> None:
         """Finish what another writer began, or throw it away if it was for something that is no longer so."""
@@ -174,8 +185,8 @@ class Saver:
             return
         added = checkpoint_in(there.source)
         step = Step(seen.thread, change, added, there.source)
-        if added is not None:
-            await self.wire.put_several(_names(step))
+        if names := _names(step):
+            await self.wire.put_several(names)
         source = step.after.dump()
         await self.wire.put(Act("index", seen.found.id, source, seen.found))
 
@@ -184,7 +195,6 @@ class Saver:
         life = step.before.life
         mine = [
             Act("index", life_name(life), life_source(step.before)),
-            *_names(step),
             Act("create", slot_name(life, step.slot), step.source),
         ]
         await self.wire.put_several(mine)
@@ -205,13 +215,13 @@ class Saver:
         if place is None:
             now = await read(self.wire, after.key)
             if now is None or now.thread.life != after.life:
-                await self.remover.sweep(after.life)
+                await self.remover.remove_all(after)
                 return None
             made = now  # it was this process's own, whose answer was lost
         else:
             made = Seen(after, Found(name, source, *place))
         if seen is not None:
-            await self.remover.sweep(seen.thread.life)
+            await self.remover.remove_all(seen.thread)
         return made
 
     # ---------------------------------------------------------------------------------------------------- saving
@@ -219,7 +229,6 @@ class Saver:
     async def put(self, key: Key, plan: Plan) -> PutResult:
         """See `Driver.put`."""
         remembered = self.recent.take(key)
-        tried = False
         while True:
             seen = remembered or await self.settled(key)
             try:
@@ -229,26 +238,15 @@ class Saver:
                 continue
             if not isinstance(step, Step):
                 if remembered is None:
-                    if tried and seen is not None and not isinstance(step, Saved):
-                        await self._forget_name(seen.thread, plan.checkpoint_id)
                     return step
                 remembered = None  # what is remembered is not enough to refuse
                 continue
             remembered = None
-            tried = True
             made = await self.commit(seen, step)
             if made is not None:
                 await self._afterwards(made)
                 assert step.added is not None
                 return Saved(step.added.version, step.change.epoch, step.change.block)
-
-    async def _forget_name(self, thread: Thread, checkpoint_id: str) -> None:
-        """Remove the name of a checkpoint that was not written after all; if there is another of that id, it stays."""
-        name = await self.wire.get(checkpoint_name(thread.key, checkpoint_id))
-        # If that is disturbed somebody writes; a name too many does no harm.
-        with suppress(DisturbedError):
-            if name is not None and await find(self.wire, thread, checkpoint_id, name.source) is None:
-                await self.wire.put(Act("delete", name.id, seen=name))
 
     async def _afterwards(self, made: Seen) -> None:
         cleaned = await self.remover.clean(made) if made.thread.cleaning is not None else made
@@ -410,11 +408,28 @@ class Saver:
         return sorted(found)
 
 
-def _names(step: Step) -> list[Act]:
-    if step.added is None:
+def _named(step: Step) -> list[tuple[Checkpoint, int]]:
+    """The checkpoints, with their slots, that get a name with a step: those that are not the head, or will not be.
+
+    Where the head is, the thread itself tells, so a checkpoint gets its name from the save after it. Then a save that
+    comes to nothing names no checkpoint that was never there.
+    """
+    before, added = step.before, step.added
+    if added is None:
         return []
-    name = checkpoint_name(step.before.key, step.added.checkpoint_id)
-    return [Act("index", name, name_source(step.before, step.added, step.slot))]
+    head = before.head
+    if head is not None and added.version <= head.version:
+        return [] if added.version == head.version else [(added, step.slot)]
+    slot = None if head is None or head.version in step.change.gone else before.live.slot(head.version)
+    return [] if head is None or slot is None else [(head, slot)]
+
+
+def _names(step: Step) -> list[Act]:
+    key = step.before.key
+    return [
+        Act("index", checkpoint_name(key, one.checkpoint_id), name_source(step.before, one, slot))
+        for one, slot in _named(step)
+    ]
 
 
 def _with(change: Change, removal: Removal, thread: Thread) -> Change:

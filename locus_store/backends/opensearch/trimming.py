@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from typing import Any
 
 from locus_store.backends.opensearch.layout import Source, Thread, thread_name
-from locus_store.backends.opensearch.reading import DisturbedError, checkpoints
+from locus_store.backends.opensearch.reading import DisturbedError, checkpoints, forget_wrong, read
 from locus_store.backends.opensearch.saving import Saver
 from locus_store.backends.opensearch.wire import PAGE, Wire
 from locus_store.core import clock
@@ -36,6 +37,7 @@ class Trimmer:
             removed += trimmed.checkpoints
             blocks += trimmed.blocks
         await self._lives(tenant)
+        await self._names(tenant)
         await self._empty_slots(tenant)
         return Trimmed(removed, blocks)
 
@@ -112,6 +114,34 @@ class Trimmer:
         for life in over:
             await self.saver.remover.sweep(life)
 
+    async def _names(self, tenant: str) -> None:
+        """Remove the names of checkpoints that are not there: their writers died before they could take them back."""
+        query: Source = {
+            "bool": {
+                "filter": [
+                    {"term": {"kind": "name"}},
+                    {"term": {"tenant": tenant}},
+                    {"range": {"at": {"lt": clock.system_clock() - _HOUR}}},
+                ]
+            }
+        }
+        wrong: list[str] = []
+        async with aclosing(self.wire.scan(query, [{"thread_id": "asc"}, {"name": "asc"}], True)) as pages:
+            async for page in pages:
+                sources = [hit["_source"] for hit in page]
+                threads = await self._threads(tenant, {one["thread_id"] for one in sources})
+                wrong += [one["name"] for one in sources if not _is_right(one, threads.get(one["thread_id"]))]
+        for one in wrong:
+            name = await self.wire.get(one)
+            if name is not None:
+                seen = await read(self.wire, Key(tenant, name.source["thread_id"]))
+                await forget_wrong(self.wire, seen and seen.thread, name)
+
+    async def _threads(self, tenant: str, thread_ids: set[str]) -> dict[str, Thread]:
+        wanted: list[tuple[str, Any]] = [(thread_name(Key(tenant, one)), True) for one in sorted(thread_ids)]
+        found = [Thread.load(one.source) for one in await self.wire.get_several(wanted) if one is not None]
+        return {thread.key.thread_id: thread for thread in found}
+
     async def _empty_slots(self, tenant: str) -> None:
         """Remove what kept the numbers of slots with nothing left in them."""
         await self.wire.delete_found(
@@ -125,3 +155,7 @@ class Trimmer:
                 }
             }
         )
+
+
+def _is_right(name: Source, thread: Thread | None) -> bool:
+    return thread is not None and name["life"] == thread.life and name["data"]["slot"] in thread.live.slots()
