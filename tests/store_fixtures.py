@@ -113,7 +113,7 @@ def oracle_standin_database(postgresql_server: servers.PostgreSQLServer) -> Iter
 LONG = ["elasticsearch-double", "postgresql-sync", "mariadb-session", "mariadb-sync"]
 """Places that only the long tests go through: they run code that others run too.
 
-The double of Elasticsearch shows that searches are refreshed; `tests/opensearch` sees to that, too. Over a server, a
+The double of Elasticsearch shows that searches are refreshed; `tests/opensearch_driver` sees to that, too. Over a server, a
 synchronous session does what an asynchronous one does, and one on MariaDB what one on PostgreSQL does,
 with the statements of MariaDB's own backend.
 """
