@@ -6,10 +6,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
-from locus_store.backends.opensearch.layout import (
+from locus_store.backends.opensearch.committing import life_source, new_thread
+from locus_store.backends.opensearch.names import (
     Source,
-    Thread,
-    checkpoint_in,
     checkpoint_name,
     life_name,
     pack,
@@ -20,8 +19,10 @@ from locus_store.backends.opensearch.layout import (
 from locus_store.backends.opensearch.reading import DisturbedError, checkpoints, name_source, slots
 from locus_store.backends.opensearch.records import Records
 from locus_store.backends.opensearch.runs import Runs
-from locus_store.backends.opensearch.saving import Saver, life_source, new_thread
+from locus_store.backends.opensearch.saving import Saver
 from locus_store.backends.opensearch.searching import add_texts_again
+from locus_store.backends.opensearch.slots import checkpoint_in
+from locus_store.backends.opensearch.thread import Thread
 from locus_store.backends.opensearch.wire import Act, Wire
 from locus_store.core import clock, frames, payloads
 from locus_store.core.driver import Key

@@ -1,6 +1,6 @@
 """The driver: primitives of `locus_store.core.driver` over documents of one index.
 
-What is where, `layout` says. There are no transactions over documents, so:
+What is where, `names` says. There are no transactions over documents, so:
 
 - One save is one document, created once under the next number of its thread, which holds the checkpoint and its block.
   The thread's own document says which of them are there; it is changed by compare-and-set, and what it does not tell of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from locus_store.backends.opensearch.layout import Source
+from locus_store.backends.opensearch.names import Source
 from locus_store.backends.opensearch.wire import Wire
 from locus_store.core.errors import BackendError, SchemaAheadError, SchemaNotReadyError
 

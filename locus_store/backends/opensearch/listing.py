@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from locus_store.backends.opensearch.layout import SMALL, Source, Thread, checkpoint_in, pack_terms, thread_name
+from locus_store.backends.opensearch.names import SMALL, Source, pack_terms, thread_name
 from locus_store.backends.opensearch.reading import consistent, read, slots
+from locus_store.backends.opensearch.slots import checkpoint_in
+from locus_store.backends.opensearch.thread import Thread
 from locus_store.backends.opensearch.wire import PAGE, Wire
 from locus_store.core import patterns
 from locus_store.core.driver import Info, Key

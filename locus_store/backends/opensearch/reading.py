@@ -12,17 +12,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-from locus_store.backends.opensearch.layout import (
-    SMALL,
-    Checkpoint,
-    Source,
-    Thread,
-    checkpoint_in,
-    checkpoint_name,
-    slot_name,
-    thread_name,
-    unpack,
-)
+from locus_store.backends.opensearch.names import SMALL, Source, checkpoint_name, slot_name, thread_name, unpack
+from locus_store.backends.opensearch.slots import checkpoint_in
+from locus_store.backends.opensearch.thread import Checkpoint, Thread
 from locus_store.backends.opensearch.wire import PAGE, Act, Found, Wire
 from locus_store.core import clock
 from locus_store.core.driver import Info, Key, Stored
@@ -99,11 +91,27 @@ async def checkpoints(wire: Wire, thread: Thread, numbers: Iterable[int]) -> lis
     return [one for one in found if one is not None]
 
 
-async def consistent(wire: Wire, key: Key, now: int, action: Callable[[Thread], Awaitable[T]], missing: T) -> T:
-    """What an action reads of a thread at one moment, or ``missing`` if there is no thread with checkpoints."""
+async def consistent(
+    wire: Wire,
+    key: Key,
+    now: int,
+    action: Callable[[Thread], Awaitable[T]],
+    missing: T,
+    look: Callable[[], Awaitable[Seen | None]] | None = None,
+) -> T:
+    """What an action reads of a thread at one moment, or ``missing`` if there is no thread with checkpoints.
+
+    Args:
+        wire: Where it is.
+        key: The thread.
+        now: A thread that has expired by then is missing.
+        action: Reads, perhaps more than once.
+        missing: The answer without a thread.
+        look: Reads the thread's document, if something else is to be read with it.
+    """
     before: Found | None = None
     for _ in range(_ATTEMPTS):
-        seen = await read(wire, key)
+        seen = await (read(wire, key) if look is None else look())
         if seen is None or seen.thread.expired(now) or not seen.thread.live.count():
             return missing
         try:
@@ -183,35 +191,34 @@ class Reader:
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
 
-    async def _named(self, key: Key, checkpoint_id: str | None) -> Source | None:
-        found = None if checkpoint_id is None else await self.wire.get(checkpoint_name(key, checkpoint_id))
-        return None if found is None else found.source
-
     async def get(self, key: Key, checkpoint_id: str | None, now: int) -> Stored | None:
         """See `Driver.get`."""
+        thread_and_name = _ThreadAndName(self.wire, key, checkpoint_id)
 
         async def action(thread: Thread) -> Stored | None:
             head = thread.head
-            if head is None:
+            if head is not None and checkpoint_id in (None, head.checkpoint_id):
+                return await self._stored(thread, head.version, (head.first_block, head.last_block))
+            name = thread_and_name.name
+            if name is None or checkpoint_id is None:
                 return None
-            if checkpoint_id is None or checkpoint_id == head.checkpoint_id:
-                slot = thread.live.slot(head.version)
-                span = head.first_block, head.last_block
-            else:
-                name = await self._named(key, checkpoint_id)
-                slot = await find(self.wire, thread, checkpoint_id, name)
-                if slot is None or name is None:
-                    return None
-                span = name["data"]["first"], name["data"]["last"]
-                if name["data"]["slot"] != slot:
-                    [checkpoint] = await checkpoints(self.wire, thread, [slot])
-                    span = checkpoint.first_block, checkpoint.last_block
-            assert slot is not None
-            return await self._stored(thread, slot, span)
+            span = name["data"]["first"], name["data"]["last"]
+            version = thread_and_name.version(thread)
+            found = None if version is None else await self._stored(thread, version, span)
+            if found is not None and found.checkpoint_id == checkpoint_id:
+                return found
+            slot = await find(self.wire, thread, checkpoint_id, name)
+            if slot is None:
+                return None
+            [there] = await checkpoints(self.wire, thread, [slot])
+            return await self._stored(thread, there.version, (there.first_block, there.last_block))
 
-        return await consistent(self.wire, key, now, action, None)
+        return await consistent(self.wire, key, now, action, None, thread_and_name.look)
 
-    async def _stored(self, thread: Thread, slot: int, span: tuple[int, int]) -> Stored:
+    async def _stored(self, thread: Thread, version: int, span: tuple[int, int]) -> Stored:
+        slot = thread.live.slot(version)
+        if slot is None:
+            raise DisturbedError
         holders = [s for _, s in thread.blocks.pairs(*span)] if span[1] else []
         others = [s for s in holders if s != slot]
         wanted = [(slot_name(thread.life, slot), True), *((slot_name(thread.life, s), BLOCK) for s in others)]
@@ -241,6 +248,7 @@ class Reader:
 
     async def info(self, key: Key, checkpoint_id: str | None, now: int) -> Info | None:
         """See `Driver.info`."""
+        thread_and_name = _ThreadAndName(self.wire, key, checkpoint_id)
 
         async def action(thread: Thread) -> Info | None:
             head = thread.head
@@ -248,10 +256,10 @@ class Reader:
                 return thread.info(head)
             if checkpoint_id is None:
                 return None
-            slot = await find(self.wire, thread, checkpoint_id, await self._named(key, checkpoint_id))
+            slot = await find(self.wire, thread, checkpoint_id, thread_and_name.name)
             return None if slot is None else thread.info((await checkpoints(self.wire, thread, [slot]))[0])
 
-        return await consistent(self.wire, key, now, action, None)
+        return await consistent(self.wire, key, now, action, None, thread_and_name.look)
 
     async def infos(self, key: Key, before: int | None, limit: int | None, now: int) -> list[Info]:
         """See `Driver.infos`."""
@@ -262,3 +270,29 @@ class Reader:
 
         none: list[Info] = []
         return await consistent(self.wire, key, now, action, none)
+
+
+class _ThreadAndName:
+    """Reads a thread's document and, with it, the one that says where a checkpoint is."""
+
+    def __init__(self, wire: Wire, key: Key, checkpoint_id: str | None) -> None:
+        self._wire = wire
+        self._key = key
+        self._checkpoint_id = checkpoint_id
+        self.name: Source | None = None
+
+    async def look(self) -> Seen | None:
+        """The thread's document."""
+        if self._checkpoint_id is None:
+            return await read(self._wire, self._key)
+        names = [thread_name(self._key), checkpoint_name(self._key, self._checkpoint_id)]
+        thread, name = await self._wire.get_several([(one, True) for one in names])
+        self.name = None if name is None else name.source
+        return None if thread is None else Seen(Thread.load(thread.source), thread)
+
+    def version(self, thread: Thread) -> int | None:
+        """The version in the slot that the name says; it may be that of another checkpoint."""
+        if self.name is None or self.name["life"] != thread.life:
+            return None
+        slot = self.name["data"]["slot"]
+        return next((v for v, s in thread.live.pairs() if s == slot), None)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from locus_store.backends.opensearch.layout import Source, Thread, life_name, pack, records_name, unpack
+from locus_store.backends.opensearch.committing import life_source, new_thread
+from locus_store.backends.opensearch.names import Source, life_name, pack, records_name, unpack
 from locus_store.backends.opensearch.reading import Seen, read
-from locus_store.backends.opensearch.saving import Saver, life_source, new_thread
+from locus_store.backends.opensearch.saving import Saver
+from locus_store.backends.opensearch.thread import Thread
 from locus_store.backends.opensearch.wire import Act, Wire
 from locus_store.core.driver import Key
 from locus_store.core.ids import new_stamp

@@ -7,20 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from locus_store.backends.opensearch.layout import (
-    SMALL,
-    Checkpoint,
-    Cleaning,
-    Source,
-    Thread,
-    checkpoint_name,
-    life_name,
-    pack,
-    slot_name,
-    unpack,
-)
+from locus_store.backends.opensearch.names import SMALL, Source, checkpoint_name, life_name, pack, slot_name, unpack
 from locus_store.backends.opensearch.reading import BLOCK, Seen, checkpoints, read, slots
 from locus_store.backends.opensearch.searching import add_texts_again
+from locus_store.backends.opensearch.thread import Checkpoint, Cleaning, Thread
 from locus_store.backends.opensearch.wire import PAGE, Act, Found, Wire
 from locus_store.core import clock, payloads
 from locus_store.core.frames import Codec, DamagedError, ThreadName, UnknownFormatError

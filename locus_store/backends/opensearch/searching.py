@@ -14,9 +14,11 @@ from collections.abc import Iterable
 from contextlib import aclosing
 from typing import Any
 
-from locus_store.backends.opensearch.layout import Source, Thread, checkpoint_in, slot_name, unpack
 from locus_store.backends.opensearch.listing import prefix_of
+from locus_store.backends.opensearch.names import Source, slot_name, unpack
 from locus_store.backends.opensearch.reading import DisturbedError, consistent
+from locus_store.backends.opensearch.slots import checkpoint_in
+from locus_store.backends.opensearch.thread import Thread
 from locus_store.backends.opensearch.wire import Wire
 from locus_store.core import patterns
 from locus_store.core.driver import Clue, Clues, Contents, ContentsRow, Key

@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Any
 
-from locus_store.backends.opensearch.layout import Source, Thread, thread_name
+from locus_store.backends.opensearch.names import Source, thread_name
 from locus_store.backends.opensearch.reading import DisturbedError, checkpoints, forget_wrong, read
 from locus_store.backends.opensearch.saving import Saver
+from locus_store.backends.opensearch.thread import Thread
 from locus_store.backends.opensearch.wire import PAGE, Wire
 from locus_store.core import clock
 from locus_store.core.driver import Key, Trimmed

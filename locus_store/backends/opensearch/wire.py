@@ -13,7 +13,7 @@ from opensearchpy.exceptions import ConnectionError as NotConnectedError
 from opensearchpy.exceptions import OpenSearchException, TransportError
 
 from locus_store.backends.opensearch.clients import Opened
-from locus_store.backends.opensearch.layout import Source
+from locus_store.backends.opensearch.names import Source
 from locus_store.core.errors import BackendError, BackendUnavailableError, PayloadTooLargeError, StoreBusyError
 
 PAGE = 1000
