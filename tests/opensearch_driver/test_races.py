@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -134,6 +135,19 @@ async def test_a_remover_dies_before_it_has_cleaned_up(
     assert ("a a a" in text) is False
     assert await other.delete("t")
     assert server.documents(index) == []
+
+
+async def test_nothing_of_what_was_deleted_is_left_anywhere(open_index: OpenIndex, server: Double, index: str) -> None:
+    store = open_index()
+    for name in "abcd":
+        text = f"secret{name}"
+        await store.save("t", {"messages": [message(text)], "r": text}, name, {"k": text, "l": [text]})
+    for name in "dbc":
+        await store.delete("t", name)
+        said = json.dumps(server.documents(index))
+        assert f"secret{name}" not in said
+        assert b64encode(f"secret{name}".encode()).decode()[:10] not in said
+    assert await store.list_checkpoints("t") == ["a"]
 
 
 async def test_a_thread_is_half_deleted_and_made_again(

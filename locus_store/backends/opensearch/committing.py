@@ -165,10 +165,10 @@ class Committer:
         stored = there.source["data"].get("change")
         if stored is None or there.source["data"]["slot"] != seen.thread.slot + 1:
             return
-        change = Change.load(stored)
-        if change.prev != seen.thread.mark:
+        if stored.get("prev") != seen.thread.mark:
             await self.wire.put(Act("delete", there.id, seen=there))
             return
+        change = Change.load(stored)
         added = checkpoint_in(there.source)
         step = Step(seen.thread, change, added, there.source)
         if names := _names(step):

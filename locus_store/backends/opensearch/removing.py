@@ -133,7 +133,7 @@ class Remover:
         thread = seen.thread
         cleaning = thread.cleaning
         assert cleaning is not None
-        numbers = sorted({*cleaning.gone, *cleaning.free, *cleaning.strip})
+        numbers = sorted({*cleaning.gone, *cleaning.free, *cleaning.strip, cleaning.by})
         for at in range(0, len(numbers), _BATCH):
             await self._clean_some(thread, cleaning, numbers[at : at + _BATCH])
         after = replace(thread, cleaning=None, touched=thread.touched + 1)
@@ -147,7 +147,10 @@ class Remover:
             todo = {
                 n: one
                 for n, one in zip(numbers, found, strict=True)
-                if one is not None and one.source["data"]["cleaned"] < cleaning.by
+                if one is not None
+                and one.source["data"]["cleaned"] < cleaning.by
+                # A removal's own document has done what it was for; what it says of the head must not outlive that.
+                and (n != cleaning.by or one.source["kind"] == "event")
             }
             await self._forget_names(thread, [one.source for n, one in todo.items() if n in cleaning.gone])
             acts = [
@@ -196,7 +199,9 @@ class Remover:
             after.pop("words", None)
             data.pop("digests", None)
         after["at"] = clock.system_clock()
-        data.pop("change", None)
+        # The mark stays, by which a writer whose answer was lost knows its own.
+        if "change" in data:
+            data["change"] = {"mark": data["change"]["mark"]}
         return after
 
     # ---------------------------------------------------------------------------------------------- whole threads
