@@ -27,6 +27,7 @@ BLOCK = ["data.cleaned", "data.slot", "body.block"]
 
 _ATTEMPTS = 50
 _REMEMBERED = 1000
+_LARGE = 64 * 1024
 _BELIEVED = 60.0
 
 
@@ -57,8 +58,10 @@ class Recent:
         return seen if time.monotonic() - at < _BELIEVED else None
 
     def keep(self, seen: Seen) -> None:
-        """Remember a thread."""
-        self._kept[seen.thread.key] = time.monotonic(), seen
+        """Remember a thread, unless that takes much memory."""
+        if seen.thread.head is not None and len(seen.thread.head.metadata or b"") > _LARGE:
+            return
+        self._kept[seen.thread.key] = time.monotonic(), seen._replace(found=seen.found._replace(source={}))
         if len(self._kept) > _REMEMBERED:
             self._kept.popitem(last=False)
 

@@ -243,10 +243,11 @@ class Wire:
         hits: list[Source] = answer["hits"]["hits"]
         return hits
 
-    async def delete_found(self, query: Source) -> None:
-        """Remove what a query finds after a refresh."""
+    async def delete_found(self, query: Source) -> bool:
+        """Remove what a query finds after a refresh; returns whether all of it went."""
         await self.refresh()
-        await self.call("POST", f"/{self.index}/_delete_by_query", {"query": query}, conflicts="proceed")
+        answer = await self.call("POST", f"/{self.index}/_delete_by_query", {"query": query}, conflicts="proceed")
+        return not answer["failures"] and answer["deleted"] == answer["total"]
 
 
 def _lines(act: Act) -> bytes:
