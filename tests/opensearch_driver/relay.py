@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from base64 import b64decode
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
@@ -46,16 +47,17 @@ class Relay:
     after: The same, but the request is passed on all the same, and its answer is thrown away.
     """
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(upstream)
         self._upstream = (parts.hostname or "", parts.port or 9200)
+        self._tls = tls
         self.requests: list[Request] = []
         self.rule: Rule = lambda request: None
         self.after: Rule = lambda request: None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
