@@ -29,7 +29,7 @@ import servers
 from oci_double.process import Process as OCIDouble
 from oci_double.process import User as OCIUser
 
-from locus_store.backends.objects.oci import OCIPort
+from locus_store.backends.objects.oci_port import OCIPort
 from locus_store.backends.objects.oci_sign_in import SignIn
 
 # Two busy cores make any deadline a matter of luck. Hypothesis has a profile of its own for CI, which is the same here.

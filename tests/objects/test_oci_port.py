@@ -16,7 +16,7 @@ import pytest
 from oci_double.certificates import self_signed
 from oci_double.process import NAMESPACE, Process, User
 
-from locus_store.backends.objects.oci import OCIPort
+from locus_store.backends.objects.oci_port import OCIPort
 from locus_store.backends.objects.oci_sign_in import SignIn
 from locus_store.backends.objects.port import ObjectConflictError, ObjectExistsError
 from locus_store.core.errors import BackendError, BackendUnavailableError
@@ -130,7 +130,7 @@ def test_case_62_a_program_that_closes_nothing_ends(oci_double: Process, bucket:
     done = elsewhere.run(
         """
         import asyncio, sys
-        from locus_store.backends.objects.oci import OCIPort
+        from locus_store.backends.objects.oci_port import OCIPort
         from locus_store.backends.objects.oci_sign_in import SignIn
 
         async def main():

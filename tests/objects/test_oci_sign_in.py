@@ -16,7 +16,7 @@ import pytest
 from oci_double.identity import REGION, make_token
 from oci_double.process import NAMESPACE, Process, User
 
-from locus_store.backends.objects.oci import OCIPort
+from locus_store.backends.objects.oci_port import OCIPort
 from locus_store.backends.objects.oci_sign_in import SignIn
 from locus_store.core.errors import BackendError, BackendUnavailableError, MissingDependencyError
 
