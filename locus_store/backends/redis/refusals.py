@@ -32,7 +32,7 @@ _MEANINGS = [
         False,
         "the server refuses this user or password",
     ),
-    _Meaning((exceptions.NoPermissionError,), "NOPERM", False, "this user may not do that (see the server's ACL)"),
+    _Meaning((exceptions.NoPermissionError,), "ACL failure", False, "this user may not do that (see the server's ACL)"),
     _Meaning(
         (exceptions.OutOfMemoryError,),
         "OOM",
@@ -53,8 +53,12 @@ _MEANINGS = [
         False,
         "a key of the store's holds something else; does another program use keys with the same prefix?",
     ),
-    _Meaning((exceptions.MovedError,), "MOVED", False, "the server is one of a cluster; connect with redis+cluster://"),
-    _Meaning((), "CROSSSLOT", False, "the server is one of a cluster; connect with redis+cluster://"),
+    _Meaning(
+        (exceptions.MovedError, exceptions.ClusterCrossSlotError),
+        "MOVED",
+        False,
+        "the server is one of a cluster; connect with redis+cluster://",
+    ),
     _Meaning((exceptions.BusyLoadingError,), "LOADING", True, "the server is still loading its data; try again"),
     _Meaning((), "BUSY", True, "the server is busy with a script that takes long; try again"),
     _Meaning((), "DENIED", False, "the server is in protected mode: without a password it takes no one from outside"),

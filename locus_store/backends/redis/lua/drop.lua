@@ -3,6 +3,7 @@
 -- ('' if there was no live thread), epoch after ('' if it is gone), updated_at, lost terms.
 local thread, now, ids, only_expired = arg(), tonumber(arg()), arg(), arg() == '1'
 local guard, guarded, new_epoch = arg(), arg(), arg()
+begin()
 local f = call('HMGET', H, 'e', 'x', 'g', 's', 'u')
 local expired = f[1] and gone(f[2], now)
 local total = call('ZCARD', V)

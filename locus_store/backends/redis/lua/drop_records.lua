@@ -1,5 +1,6 @@
 -- Removes the records of one scope, or of all; returns how many there were.
 local thread, now, scope = arg(), tonumber(arg()), arg()
+begin()
 if not live(H, now) then return 0 end
 local names
 if scope == '' then

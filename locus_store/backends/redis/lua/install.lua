@@ -4,7 +4,7 @@
 local thread, now, overwrite, expires = arg(), tonumber(arg()), arg() == '1', tonumber(arg())
 local first = #KEYS - 2
 local h, r = KEYS[first], KEYS[first + 2]
-if first == 4 then I, M, N = nil, nil, nil end
+if first == 4 then I, M, N = nil, nil, nil else begin() end
 if call('EXISTS', h) == 0 then return {'M'} end
 local there = live(H, now) and call('ZCARD', V) > 0
 if there and not overwrite then

@@ -16,6 +16,12 @@ local H, V, R, I, M, N = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 -- How much longer the server keeps what has expired: reads look at the time that the caller gives.
 local GRACE = 60000
 
+-- Scripts are not undone, so what is to be written is looked at first: a key of somebody else's fails here.
+local function begin()
+  for i = 2, math.min(#KEYS, 5) do call('ZCARD', KEYS[i]) end
+  if N then call('GET', N) end
+end
+
 local at = 0
 local function arg()
   at = at + 1

@@ -7,6 +7,7 @@ local size, expires, keep, new_epoch, terms = arg(), tonumber(arg()), tonumber(a
 local has_block, block = arg() == '1', arg()
 -- The planned removal: what must not have changed since, which checkpoints go, the epoch afterwards.
 local guard, guarded, planned, lost_epoch = arg(), arg(), arg(), arg()
+begin()
 
 local f = call('HMGET', H, 'e', 'x', 'n', 'k', 'u', 'g', 's')
 local epoch = f[1]

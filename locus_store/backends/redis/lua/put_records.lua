@@ -1,5 +1,6 @@
 -- Records: names and payloads.
 local thread, now, expires, keep, new_epoch = arg(), tonumber(arg()), tonumber(arg()), arg() == '1', arg()
+begin()
 local f = call('HMGET', H, 'e', 'x', 'q')
 if f[1] and gone(f[2], now) then
   wipe(thread)
