@@ -28,6 +28,7 @@ import opensearch_servers
 import servers
 from oracle.oracle_standin import JOURNAL
 from oracle.oracle_standin.backend import StandInBackend
+from redis_servers import RedisCluster, RedisServer
 
 from locus_store.backends.file import FileBackend
 from locus_store.backends.file.formats import load as read_header
@@ -37,9 +38,11 @@ from locus_store.backends.opensearch import OpenSearchBackend
 from locus_store.backends.oracle import OracleBackend
 from locus_store.backends.oracle.options import address as oracle_address
 from locus_store.backends.postgresql import PostgreSQLBackend
+from locus_store.backends.redis import RedisBackend
+from locus_store.backends.redis import layout as redis_layout
 from locus_store.backends.sqlite import SQLiteBackend
 from locus_store.core.backend import Backend
-from locus_store.core.capabilities import Capabilities
+from locus_store.core.capabilities import EVERYTHING_SHARED, Capabilities
 from locus_store.sql.models import Block, Checkpoint, Schema, metadata
 
 ORACLE_URL = "LOCUS_STORE_TEST_ORACLE_URL"
@@ -751,12 +754,154 @@ class ElasticsearchDoublePlace(OpenSearchPlace):
     server_fixture = "noida"
 
 
+# --- Redis and Valkey -------------------------------------------------------------------------------------------------
+
+
+class RedisPlace(Place):
+    """All keys of one prefix on a server; on one of our own all keys that there are."""
+
+    name = "redis"
+    server_fixture = "redis_server"
+    capabilities = EVERYTHING_SHARED
+    pooled: ClassVar = {"max_connections": 1}
+
+    def __init__(self, *, server: RedisServer | RedisCluster, **_: Any) -> None:
+        self.server = server
+        self.prefix = f"locus_test_{os.getpid()}:"
+        self.url = server.store_url
+        arguments = {"url": self.url, "prefix": self.prefix}
+        self.address = json.dumps(["locus_store.backends.redis", "RedisBackend", arguments])
+        self.clear()
+
+    def open(self, **options: Any) -> Backend:
+        return RedisBackend(self.url, self.prefix, **options)
+
+    def keys(self) -> dict[bytes, RedisServer]:
+        """All keys, each with the server that has it."""
+        found = {}
+        for node in self.server.nodes:
+            with node.client() as client:
+                found.update(dict.fromkeys(client.scan_iter(match=f"{self.prefix}*", count=1000), node))
+        return found
+
+    def command(self, name: str, key: bytes, *words: Any) -> Any:
+        """Runs a command on the server that has a key."""
+        return self.keys()[key].command(name, key, *words)
+
+    def stored(self) -> dict[str, int]:
+        """What is stored, by kind: how many fields and members there are, and how many keys of anything else."""
+        found: Counter[str] = Counter()
+        for key, node in self.keys().items():
+            kind = key.rpartition(b":")[2].decode()
+            with node.client() as client:
+                if kind == "h":
+                    names = client.hkeys(key)
+                    found.update(f"{kind} {name[:1].decode()}" for name in names if len(name) > 1)
+                elif kind == "n":
+                    found[kind] += 1
+                else:
+                    found[kind] += client.zcard(key)
+        return dict(found)
+
+    def count(self) -> int:
+        return sum(self.stored().values())
+
+    def size(self) -> int:
+        total = 0
+        for key, node in self.keys().items():
+            if not key.endswith(b":h"):
+                continue
+            with node.client() as client:
+                for name, value in client.hgetall(key).items():
+                    if name[:1] == b"b":
+                        total += len(value)
+                    elif name[:1] == b"c":
+                        record = redis_layout.read(value)
+                        total += len(record.payload) + len(record.ranges) + len(record.metadata or b"")
+        return total
+
+    def damage(self, checkpoint_id: str, change: Change, what: Literal["payload", "block"] = "payload") -> None:
+        node, key, name, record = self._find(checkpoint_id)
+        if what == "payload":
+            node.command(
+                "HSET", key, name, redis_layout.with_payload(record, change(redis_layout.read(record).payload))
+            )
+        else:
+            name = f"b{redis_layout.read(record).own_block}".encode()
+            node.command("HSET", key, name, change(node.command("HGET", key, name)))
+
+    def payloads(self, checkpoint_id: str) -> list[bytes]:
+        node, key, _, data = self._find(checkpoint_id)
+        record = redis_layout.read(data)
+        own = [node.command("HGET", key, f"b{record.own_block}")] if record.own_block else []
+        return [record.payload, *own]
+
+    def _find(self, checkpoint_id: str) -> tuple[RedisServer, bytes, bytes, bytes]:
+        for key, node in self.keys().items():
+            version = node.command("ZSCORE", key, checkpoint_id) if key.endswith(b":v") else None
+            if version is not None:
+                name = b"c%d" % int(version)
+                return node, key[:-1] + b"h", name, node.command("HGET", key[:-1] + b"h", name)
+        raise LookupError(checkpoint_id)
+
+    def clear(self) -> None:
+        for node in self.server.nodes:
+            if self.server.managed:
+                node.command("FLUSHALL")
+        for key, node in self.keys().items():
+            node.command("UNLINK", key)
+
+    def connections(self, state: str = "%") -> int:
+        """How many connections there are; none has a transaction open, for a script has no end that could be missing."""
+        return 0 if state != "%" else sum(node.clients() for node in self.server.nodes)
+
+    def throw_out(self) -> None:
+        """Ends all connections of all stores."""
+        for node in self.server.nodes:
+            node.throw_out()
+
+    def assert_nothing_open(self) -> None:
+        deadline = time.monotonic() + 15
+        while self.server.managed and self.connections() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not self.server.managed or self.connections() == 0
+
+    def back_up(self) -> Callable[[], None]:
+        kept = [(key, node, node.command("DUMP", key)) for key, node in self.keys().items()]
+
+        def restore() -> None:
+            for node in self.server.nodes:
+                with node.client() as client, client.pipeline(transaction=True) as changes:
+                    for key in [key for key, owner in self.keys().items() if owner is node]:
+                        changes.delete(key)
+                    for key, owner, dump in kept:
+                        if owner is node:
+                            changes.restore(key, 0, dump)
+                    changes.execute()
+
+        return restore
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Callable[[], int]]:
+        # What it sends; nobody else reads.
+        start = self._sent()
+        yield lambda: self._sent() - start
+
+    def _sent(self) -> int:
+        return sum(int(node.info("stats")["total_net_output_bytes"]) for node in self.server.nodes)
+
+
+class RedisClusterPlace(RedisPlace):
+    name = "redis-cluster"
+    server_fixture = "redis_cluster"
+
+
 # --- the table --------------------------------------------------------------------------------------------------------
 
 TABLE: dict[str, type[Place]] = {
     place.name: place
     for place in (MemoryPlace, FilePlace, SQLitePlace, PostgreSQLPlace, MariaDBPlace, OracleStandInPlace)
-    + (OpenSearchDoublePlace, ElasticsearchDoublePlace)
+    + (RedisPlace, RedisClusterPlace, OpenSearchDoublePlace, ElasticsearchDoublePlace)
     + ((OraclePlace,) if os.environ.get(ORACLE_URL) else ())
     + ((OpenSearchPlace,) if os.environ.get(opensearch_servers.OPENSEARCH_URL) else ())
 }

@@ -110,10 +110,11 @@ def oracle_standin_database(postgresql_server: servers.PostgreSQLServer) -> Iter
     postgresql_server.drop_database(url)
 
 
-LONG = ["elasticsearch-double", "postgresql-sync", "mariadb-session", "mariadb-sync"]
+LONG = ["elasticsearch-double", "redis-cluster", "postgresql-sync", "mariadb-session", "mariadb-sync"]
 """Places that only the long tests go through: they run code that others run too.
 
-The double of Elasticsearch shows that searches are refreshed; `tests/opensearch_driver` sees to that, too. Over a server, a
+The double of Elasticsearch shows that searches are refreshed; `tests/opensearch_driver` sees to that, too. What is
+different on a cluster of Redis is in `tests/redis_cluster`. Over a server, a
 synchronous session does what an asynchronous one does, and one on MariaDB what one on PostgreSQL does,
 with the statements of MariaDB's own backend.
 """
@@ -173,7 +174,7 @@ def _make(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
         server.ensure_running()
         needed |= {"server": server, "url": request.getfixturevalue("mariadb_database")}
         servers.note_ran(made.name, server.version)
-    elif issubclass(made, backends.OpenSearchPlace):
+    elif issubclass(made, (backends.OpenSearchPlace, backends.RedisPlace)):
         server = request.getfixturevalue(made.server_fixture)
         server.ensure_running()
         needed |= {"server": server}
