@@ -33,13 +33,16 @@ class Opened:
     Attributes:
         client: The client.
         slots: As many as calls may be made at once; a pool that has no connection left raises.
+        closed: Whether the client is closed, so that a call that waited for a slot must take another one.
         locks: One for each thread from which something is being removed here.
     """
 
     def __init__(self, clients: Sequence[Client], most: int) -> None:
         self.client: Any = clients[0]
         self.slots = asyncio.Semaphore(most)
+        self.closed = False
         self.locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+        self._most = most
         self._clients = clients
         self._guard: AsyncGenerator[None, None] | None = None
 
@@ -49,9 +52,20 @@ class Opened:
         await anext(self._guard)
 
     async def aclose(self) -> None:
-        """Close the client, unless it is the host's."""
-        if self._guard is not None:
+        """Close the client when the calls that were begun have ended, unless it is the host's."""
+        if self._guard is None:
+            return
+        # A connection that is given back to a client that was closed meanwhile stays open.
+        taken = 0
+        try:
+            while taken < self._most:
+                await self.slots.acquire()
+                taken += 1
+            self.closed = True
             await self._guard.aclose()
+        finally:
+            for _ in range(taken):
+                self.slots.release()
 
 
 async def _close_at_the_end(clients: Sequence[Client]) -> AsyncGenerator[None, None]:

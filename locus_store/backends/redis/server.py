@@ -138,6 +138,8 @@ class Server:
             opened = await self._clients.here()
             try:
                 async with opened.slots:
+                    if opened.closed:
+                        continue
                     return await call(opened.client)
             except Failure as error:
                 tried += 1
