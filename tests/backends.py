@@ -901,7 +901,7 @@ class RedisClusterPlace(RedisPlace):
 TABLE: dict[str, type[Place]] = {
     place.name: place
     for place in (MemoryPlace, FilePlace, SQLitePlace, PostgreSQLPlace, MariaDBPlace, OracleStandInPlace)
-    + (RedisPlace, RedisClusterPlace, OpenSearchDoublePlace, ElasticsearchDoublePlace)
+    + (RedisPlace, OpenSearchDoublePlace, ElasticsearchDoublePlace)
     + ((OraclePlace,) if os.environ.get(ORACLE_URL) else ())
     + ((OpenSearchPlace,) if os.environ.get(opensearch_servers.OPENSEARCH_URL) else ())
 }
