@@ -260,3 +260,17 @@ async def test_a_save_whose_answer_was_lost_is_not_made_twice(open_store: Open, 
         assert len(await store.list_checkpoints("t")) == i + 1
     assert await store.load("t") == {"a": 3}
     await client.aclose()
+
+
+async def test_closing_waits_for_calls_and_leaves_no_connection(open_store: Open, redis_server: RedisServer) -> None:
+    before = redis_server.clients()
+    store = open_store(max_connections=3)
+    for _ in range(5):
+        saves = [asyncio.create_task(store.save("t", {"n": "x" * 10_000})) for _ in range(20)]
+        await asyncio.sleep(0)
+        await store.close()
+        assert len(await asyncio.gather(*saves)) == 20
+    await store.close()
+    async with asyncio.timeout(30):
+        while redis_server.clients() != before:
+            await asyncio.sleep(0.01)
