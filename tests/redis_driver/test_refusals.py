@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -263,3 +265,25 @@ async def test_the_limit_is_256_megabytes(open_store: Open) -> None:
     whole = {"a": "x" * (255 * 1024 * 1024)}
     await store.save("t", whole)
     assert await store.load("t") == whole
+
+
+async def test_the_rights_that_the_documentation_names_are_enough(new_redis: NewRedis) -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "redis.md").read_text()
+    rights = re.findall(r"\+[a-z|]+", text[text.index("**Rights**") :].split(";")[0])
+    server = new_redis()
+    server.command("ACL", "SETUSER", "me", "on", ">secret", "~locus_store:*", *rights)
+    async with opened(f"redis://me:secret@127.0.0.1:{server.port}", ttl_seconds=60, renew_on_load=True) as store:
+        for i in range(3):
+            await store.save("t", {"messages": [str(n) * 300 for n in range(i)]}, f"c{i}", metadata={"i": i})
+        await store.save("t", {"a": 1}, "c1")
+        await store.put_records("t", "s", {"k": 1})
+        assert await store.records("t", "s") == {"k": 1}
+        assert await store.copy_thread("t", "u")
+        assert await store.load("u", "c2") is not None
+        assert await store.delete("t", "c0")
+        assert await store.delete_records("t") == 1
+        assert len(await store.query_by_metadata("i", 2, versions="all")) == 2
+        server.command("DEL", "locus_store:{default}:i")
+        assert sorted(await store.list_threads(pattern="*")) == ["t", "u"]
+        await store.vacuum(older_than_days=0)
+        assert await store.delete("u")

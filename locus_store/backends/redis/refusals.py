@@ -17,10 +17,10 @@ _DENIED = (exceptions.AuthenticationError, exceptions.AuthorizationError)
 
 
 class _Meaning(NamedTuple):
-    """What an error means: one of some classes, or one whose text begins with (or, in a script, has) a code."""
+    """What an error means: one of some classes, or one whose text begins in one of some ways."""
 
     kinds: tuple[type[BaseException], ...]
-    code: str
+    beginnings: tuple[str, ...]
     unavailable: bool
     text: str
 
@@ -28,49 +28,56 @@ class _Meaning(NamedTuple):
 _MEANINGS = [
     _Meaning(
         (*_DENIED, exceptions.AuthenticationWrongNumberOfArgsError),
-        "WRONGPASS",
+        ("WRONGPASS", "Protocol error: unauthenticated"),
         False,
         "the server refuses this user or password",
     ),
-    _Meaning((exceptions.NoPermissionError,), "ACL failure", False, "this user may not do that (see the server's ACL)"),
+    _Meaning(
+        (exceptions.NoPermissionError,),
+        ("ACL failure", "The user executing the script can't"),
+        False,
+        "this user may not do that (see the server's ACL)",
+    ),
     _Meaning(
         (exceptions.OutOfMemoryError,),
-        "OOM",
+        ("OOM",),
         False,
         "the server has no memory left (maxmemory) and wrote nothing; remove threads, or give it more",
     ),
     _Meaning(
         (exceptions.ReadOnlyError,),
-        "READONLY",
+        ("READONLY",),
         False,
         "the server is a read-only replica and wrote nothing; connect to its primary, or through redis+sentinel://",
     ),
-    _Meaning((), "MISCONF", False, "the server cannot write to its disk, so it wrote nothing"),
-    _Meaning((), "NOREPLICAS", False, "the server has too few replicas (min-replicas-to-write) and wrote nothing"),
+    _Meaning((), ("MISCONF",), False, "the server cannot write to its disk, so it wrote nothing"),
+    _Meaning((), ("NOREPLICAS",), False, "the server has too few replicas (min-replicas-to-write) and wrote nothing"),
     _Meaning(
         (),
-        "WRONGTYPE",
+        ("WRONGTYPE",),
         False,
         "a key of the store's holds something else; does another program use keys with the same prefix?",
     ),
     _Meaning(
         (exceptions.MovedError, exceptions.ClusterCrossSlotError),
-        "MOVED",
+        ("MOVED", "CROSSSLOT"),
         False,
         "the server is one of a cluster; connect with redis+cluster://",
     ),
-    _Meaning((exceptions.BusyLoadingError,), "LOADING", True, "the server is still loading its data; try again"),
-    _Meaning((), "BUSY", True, "the server is busy with a script that takes long; try again"),
-    _Meaning((), "DENIED", False, "the server is in protected mode: without a password it takes no one from outside"),
-    _Meaning((exceptions.MasterDownError,), "MASTERDOWN", True, "the replica has lost its primary"),
-    _Meaning((exceptions.MaxConnectionsError,), "", True, "the client that was handed in has no connection free"),
-    _Meaning((), "max number of clients", True, "the server takes no more connections (maxclients)"),
-    _Meaning((exceptions.TimeoutError, TimeoutError), "", True, "the server did not answer in time"),
-    _Meaning(_CLUSTER, "CLUSTERDOWN", True, "a part of the cluster is down"),
+    _Meaning((exceptions.BusyLoadingError,), ("LOADING",), True, "the server is still loading its data; try again"),
+    _Meaning((), ("BUSY",), True, "the server is busy with a script that takes long; try again"),
     _Meaning(
-        (exceptions.ConnectionError, OSError), "", True, "the server cannot be reached, or the connection was lost"
+        (), ("DENIED",), False, "the server is in protected mode: without a password it takes no one from outside"
     ),
-    _Meaning((exceptions.RedisClusterException,), "", True, "the cluster cannot be reached"),
+    _Meaning((exceptions.MasterDownError,), ("MASTERDOWN",), True, "the replica has lost its primary"),
+    _Meaning((exceptions.MaxConnectionsError,), (), True, "the client that was handed in has no connection free"),
+    _Meaning((), ("max number of clients",), True, "the server takes no more connections (maxclients)"),
+    _Meaning((exceptions.TimeoutError, TimeoutError), (), True, "the server did not answer in time"),
+    _Meaning(_CLUSTER, ("CLUSTERDOWN",), True, "a part of the cluster is down"),
+    _Meaning(
+        (exceptions.ConnectionError, OSError), (), True, "the server cannot be reached, or the connection was lost"
+    ),
+    _Meaning((exceptions.RedisClusterException,), (), True, "the cluster cannot be reached"),
 ]
 
 
@@ -92,9 +99,10 @@ def translated(error: BaseException, shown: str) -> BackendError:
         shown: What the server is called; no password.
     """
     said = str(error) or type(error).__name__
-    for kinds, code, unavailable, text in _MEANINGS:
+    for kinds, beginnings, unavailable, text in _MEANINGS:
         # Old servers wrap what goes wrong in a script into an error of their own: "ERR Error running script … -OOM …".
-        if isinstance(error, kinds) or (code and (said.startswith(code) or f"-{code} " in said)):
+        wrapped = [f": -{beginning}" in said for beginning in beginnings]
+        if isinstance(error, kinds) or said.startswith(beginnings) or any(wrapped):
             message = f"{shown}: {text}: {said}"
             return BackendUnavailableError(message) if unavailable else BackendError(message)
     return BackendError(f"{shown}: the server refused: {said}")
