@@ -176,7 +176,9 @@ print("done")
         place.address,
         options=("-W", "error", "-X", "dev"),
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    # asyncio's debug mode tells which steps took more than 0.1 s, as any may on a busy machine.
+    warned = [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]
+    assert (done.returncode, done.stdout, warned) == (0, "done\n", [])
 
 
 @pytest.mark.usefixtures("own_connections")

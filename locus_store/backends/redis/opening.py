@@ -155,6 +155,8 @@ class Clients:
         if address.kind == "cluster":
             options.pop("db", None)
             nodes = [ClusterNode(host, port) for host, port in address.hosts]
+            # Every few slots that have moved it would by default close all connections, those that are in use, too.
+            options.setdefault("reinitialize_steps", 0)
             return [RedisCluster(startup_nodes=nodes, ssl=address.tls, **options)]
         shared = ("retry", "protocol", "socket_", "ssl_")
         of_sentinels = {name: value for name, value in options.items() if name.startswith(shared)}

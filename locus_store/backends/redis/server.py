@@ -140,6 +140,9 @@ class Server:
                 async with opened.slots:
                     if opened.closed:
                         continue
+                    if self.cluster:
+                        # Before it knows which server has what, it would ask any; this does nothing afterwards.
+                        await opened.client.initialize()
                     return await call(opened.client)
             except Failure as error:
                 tried += 1
