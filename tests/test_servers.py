@@ -285,6 +285,7 @@ class TestSummary:
             "backend oracle-standin: not run: no selected test uses it",
             "backend redis: not run: no selected test uses it",
             "backend redis-cluster: not run: no selected test uses it",
+            "backend opensearch-double: not run: no selected test uses it",
             "backend oracle: not run: no URL",
         ]
 
@@ -306,5 +307,6 @@ class TestSummary:
             "backend oracle-standin: not run: no selected test uses it",
             "backend redis: not run: no selected test uses it",
             "backend redis-cluster: not run: no selected test uses it",
+            "backend opensearch-double: not run: no selected test uses it",
             "backend oracle: not run: no URL",
         ]
