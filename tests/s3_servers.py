@@ -150,9 +150,7 @@ class S3Server(ABC):
         if self._process is not None:
             return
         self._log.write_bytes(b"")
-        # What it puts into the folder for temporary files goes away with it.
-        runner = servers.Runner(["env", f"TMPDIR={self._folder.path}"], None, end="KILL")
-        self._process = runner.popen(self._command(), self._log, tied=True)
+        self._process = servers.Runner([], None, end="KILL").popen(self._command(), self._log, tied=True)
         # A port that is open says little: the parts of the server find each other later.
         probe = self.bucket("locus-test-ready")
         deadline = time.monotonic() + 90
@@ -198,6 +196,10 @@ class S3Server(ABC):
         if process is not None:
             process.kill()
             process.wait()
+            # SeaweedFS puts its sockets there whatever it is told, and names them by its ports.
+            for port in self._ports:
+                for socket_left in Path("/tmp").glob(f"seaweedfs-*-grpc-{port}.sock"):
+                    socket_left.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Ends it and removes its data."""

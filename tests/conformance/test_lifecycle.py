@@ -164,6 +164,8 @@ def test_three_runs_in_a_row_with_closing_warn_of_nothing(place):
 store = connect(sys.argv[1])
 
 async def main(i):
+    # The debug mode tells which steps took long, as any may on a busy machine.
+    asyncio.get_running_loop().slow_callback_duration = 60
     async with store:
         await store.save("t", {"n": i})
         assert await store.load("t") == {"n": i}
@@ -176,9 +178,7 @@ print("done")
         place.address,
         options=("-W", "error", "-X", "dev"),
     )
-    # asyncio's debug mode tells which steps took more than 0.1 s, as any may on a busy machine.
-    warned = [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]
-    assert (done.returncode, done.stdout, warned) == (0, "done\n", [])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
 @pytest.mark.usefixtures("own_connections")
