@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from locus_store.backends.file import FileBackend, FileCheckpointer
     from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
     from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
+    from locus_store.backends.objects.oci import OCIBucketBackend, OCIBucketCheckpointer
+    from locus_store.backends.objects.s3 import S3Backend, S3Checkpointer
     from locus_store.backends.opensearch import OpenSearchBackend, OpenSearchCheckpointer
     from locus_store.backends.oracle import OracleBackend, OracleCheckpointer
     from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
@@ -85,6 +87,8 @@ __all__ = [
     "MissingDependencyError",
     "MySQLBackend",
     "MySQLCheckpointer",
+    "OCIBucketBackend",
+    "OCIBucketCheckpointer",
     "OpenSearchBackend",
     "OpenSearchCheckpointer",
     "OracleBackend",
@@ -98,6 +102,8 @@ __all__ = [
     "ReferencedError",
     "RetryableError",
     "Role",
+    "S3Backend",
+    "S3Checkpointer",
     "SQLiteBackend",
     "SQLiteCheckpointer",
     "SchemaAheadError",
@@ -128,6 +134,8 @@ _PLACES = {
     "backends.file": ("FileBackend", "FileCheckpointer"),
     "backends.memory": ("MemoryBackend", "MemoryCheckpointer"),
     "backends.mysql": ("MySQLBackend", "MySQLCheckpointer"),
+    "backends.objects.oci": ("OCIBucketBackend", "OCIBucketCheckpointer"),
+    "backends.objects.s3": ("S3Backend", "S3Checkpointer"),
     "backends.opensearch": ("OpenSearchBackend", "OpenSearchCheckpointer"),
     "backends.oracle": ("OracleBackend", "OracleCheckpointer"),
     "backends.postgresql": ("PostgreSQLBackend", "PostgreSQLCheckpointer"),

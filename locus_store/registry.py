@@ -9,6 +9,9 @@
     redis://user:password@host:6379/0       Redis or Valkey; over TLS rediss://…, a local socket unix:///path?db=0
     redis+sentinel://host,host/name/0       … behind sentinels; redis+cluster://host,host a cluster
     opensearch://user:password@host:9200/index  OpenSearch or Elasticsearch; over TLS opensearchs://…
+    s3://bucket/prefix                      an S3 bucket; ?endpoint=http://host:9000&region=… where it is not Amazon's
+    gs://bucket/prefix, az://container/prefix  Google's and Azure's; credentials and account from the environment
+    oci://bucket@namespace/prefix           a bucket of OCI Object Storage; without @namespace, it is looked up
 
 Options of the backend may be in the query: ``sqlite:///agents.db?tenant=acme&ttl_seconds=3600``. Those that are no
 options of the backend are handed to the database's client where they are known to it, and refused otherwise.
@@ -30,6 +33,7 @@ from pydantic import BaseModel
 from locus_store.core.backend import Backend
 from locus_store.core.checkpointer import Checkpointer
 from locus_store.core.compression import ZlibCodec
+from locus_store.core.errors import MissingDependencyError
 from locus_store.core.protocols import BaseCheckpointer
 from locus_store.core.state import AgentState
 from locus_store.sql.client_parameters import MYSQL_CLIENT, ORACLE_CLIENT, POSTGRESQL_CLIENT
@@ -89,6 +93,11 @@ class _Driver(NamedTuple):
     backend_name: str
     checkpointer_name: str
 
+    @property
+    def name(self) -> str:
+        """The scheme, and the name for `get_checkpointer`."""
+        return self.module.rpartition(".")[2]
+
     def backend_class(self) -> type[Backend]:
         found: type[Backend] = self._named(self.backend_name)
         return found
@@ -111,6 +120,8 @@ _MYSQL = _Driver("mysql", "MySQLBackend", "MySQLCheckpointer")
 _ORACLE = _Driver("oracle", "OracleBackend", "OracleCheckpointer")
 _OPENSEARCH = _Driver("opensearch", "OpenSearchBackend", "OpenSearchCheckpointer")
 _REDIS = _Driver("redis", "RedisBackend", "RedisCheckpointer")
+_S3 = _Driver("objects.s3", "S3Backend", "S3Checkpointer")
+_OCI = _Driver("objects.oci", "OCIBucketBackend", "OCIBucketCheckpointer")
 
 
 # ---------------------------------------------------------------------------------------------------------------- URLs
@@ -257,6 +268,46 @@ def _redis(url: _Url) -> _Target:
     return _Target(_REDIS, {"url": place, **options})
 
 
+def _bucket(url: _Url, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name of a bucket, and the options with the prefix."""
+    match = re.fullmatch(r"//([^/@:]+)(?:/(.*))?", url.place)
+    if match is None:
+        raise ValueError(f"write {url.scheme}://bucket/prefix; keys are no part of it")
+    if match[2] and "prefix" in options:
+        raise ValueError("the option 'prefix' is given twice")
+    return unquote(match[1]), {**({"prefix": unquote(match[2])} if match[2] else {}), **options}
+
+
+def _s3(url: _Url) -> _Target:
+    options = url.options(_S3)[0]
+    # A query ends up in logs and shells' histories.
+    if secrets := [name for name in options if name.startswith("aws_")]:
+        raise ValueError(f"{secrets[0]} is no option of a URL: pass it by name, or set the environment's variable")
+    bucket, options = _bucket(url, options)
+    return _Target(_S3, {"bucket": bucket, **options})
+
+
+def _obstore(url: _Url) -> _Target:
+    try:
+        from obstore.store import AzureStore, GCSStore
+    except ImportError as e:
+        raise MissingDependencyError(f"{url.scheme}:// URLs", "obstore", "s3") from e
+    bucket, options = _bucket(url, url.options(_S3)[0])
+    return _Target(_S3, {"store": (GCSStore if url.scheme == "gs" else AzureStore)(bucket), **options})
+
+
+def _oci(url: _Url) -> _Target:
+    match = re.fullmatch(r"//([^/@:]+)(?:@([^/@:]+))?(?:/(.*))?", url.place)
+    if match is None:
+        raise ValueError("write oci://bucket@namespace/prefix, or oci://bucket/prefix to have the namespace looked up")
+    options = url.options(_OCI)[0]
+    names = ("bucket_name", "namespace", "prefix")
+    place = {name: unquote(text) for name, text in zip(names, match.groups(), strict=True) if text}
+    if twice := [name for name in place if name in options]:
+        raise ValueError(f"the option {twice[0]!r} is given twice")
+    return _Target(_OCI, {**place, **options})
+
+
 _SCHEMES: dict[str, Callable[[_Url], _Target]] = {
     "memory": _memory,
     "file": _file,
@@ -281,16 +332,21 @@ _SCHEMES: dict[str, Callable[[_Url], _Target]] = {
     "rediss+sentinel": _redis,
     "redis+cluster": _redis,
     "rediss+cluster": _redis,
+    "s3": _s3,
+    "gs": _obstore,
+    "az": _obstore,
+    "oci": _oci,
 }
 
 
 # ------------------------------------------------------------------------------------------------ options in a query
 
-_ALIASES = {"table": "table_name"}
+_ALIASES = {"table": "table_name", "endpoint": "endpoint_url", "region": "region_name"}
 
 _NO_OPTIONS = frozenset(
     """
-    base_dir database dsn host hosts password path port service_name url user username wallet_location wallet_password
+    base_dir bucket bucket_name database dsn host hosts password path port service_name url user username
+    wallet_location wallet_password
     """.split()  # noqa: SIM905
 )
 """Parameters of backends that are the URL's place, or parts of it."""
@@ -406,10 +462,10 @@ def _made(
         **options: Options of the checkpointer.
     """
     if config_hint is not None and parameter is not None:
-        url = f"{driver.module}:{config_hint}" if config_hint.startswith("//") else config_hint
+        url = f"{driver.name}:{config_hint}" if config_hint.startswith("//") else config_hint
         target = _resolve(url) if "://" in url else _Target(driver, {parameter: config_hint})
         if target.driver is not driver:
-            raise ValueError(f"the hint of {driver.module!r} is the URL of another kind of store")
+            raise ValueError(f"the hint of {driver.name!r} is the URL of another kind of store")
         options = {**target.arguments, **options}
     return driver.checkpointer(state_type, options)
 
@@ -428,6 +484,13 @@ def _made_opensearch(*, config_hint: str | None = None, **options: Any) -> Check
     return _made(_OPENSEARCH, "hosts", config_hint=config_hint, **options)
 
 
+def _made_oci(*, config_hint: str | None = None, **options: Any) -> Checkpointer[Any]:
+    """As the SDK has it, the hint may also be a bucket, a slash and the namespace."""
+    if config_hint is not None and "//" not in config_hint:
+        config_hint = "oci://" + "@".join(filter(None, config_hint.split("/", 1)))
+    return _made(_OCI, "bucket_name", config_hint=config_hint, **options)
+
+
 _CHECKPOINTERS: dict[str, Callable[..., BaseCheckpointer]] = {
     "memory": partial(_made, _MEMORY),
     "file": partial(_made, _FILE, "base_dir"),
@@ -437,4 +500,6 @@ _CHECKPOINTERS: dict[str, Callable[..., BaseCheckpointer]] = {
     "oracle": partial(_made, _ORACLE, "dsn"),
     "redis": _made_redis,
     "opensearch": _made_opensearch,
+    "s3": partial(_made, _S3, "bucket"),
+    "oci": _made_oci,
 }

@@ -30,6 +30,8 @@ CLIENTS = {
     "asyncpg",
     "greenlet",
     "mako",
+    "obstore",
+    "oci",
     "opensearchpy",
     "orjson",
     "redis",
@@ -152,9 +154,8 @@ def test_importing_the_package_loads_nothing_else() -> None:
     assert not modules & {*CLIENTS, "pydantic", "asyncio"}
 
 
-LIGHT = [
-    name for name in locus_store.__all__ if not re.match("File|SQLite|PostgreSQL|MySQL|OpenSearch|Oracle|Redis", name)
-]
+_DRIVERS = "File|SQLite|PostgreSQL|MySQL|OCI|OpenSearch|Oracle|Redis|S3"
+LIGHT = [name for name in locus_store.__all__ if not re.match(_DRIVERS, name)]
 
 
 def test_everything_but_the_drivers_loads_no_client() -> None:
@@ -176,6 +177,8 @@ def test_everything_but_the_drivers_loads_no_client() -> None:
         ("from locus_store import SQLiteBackend; SQLiteBackend()", {"asyncmy", "asyncpg", "redis"}),
         ("from locus_store import RedisBackend; RedisBackend()", CLIENTS - {"orjson", "redis"}),
         ("from locus_store import OpenSearchBackend; OpenSearchBackend()", CLIENTS - {"orjson", "opensearchpy"}),
+        ("from locus_store import S3Backend; S3Backend('b')", CLIENTS - {"orjson"}),
+        ("from locus_store import OCIBucketBackend; OCIBucketBackend('b', 'n')", CLIENTS - {"orjson"}),
         ("from locus_store.memory.backends import FileCheckpointer, MemoryCheckpointer", CLIENTS - {"orjson"}),
         (
             "import locus_store.memory, locus_store.memory.backends.adapters, locus_store.memory.registry",
@@ -194,7 +197,7 @@ def blocking(*packages: str) -> str:
 def test_all_names_can_be_imported_with_no_extra_installed() -> None:
     assert (
         run(
-            blocking("asyncmy", "asyncpg", "orjson", "aiosqlite", "opensearchpy", "redis")
+            blocking("asyncmy", "asyncpg", "orjson", "aiosqlite", "obstore", "oci", "opensearchpy", "redis")
             + "from locus_store import *\nprint(len(dir()) > 40)"
         )
         == "True\n"
@@ -221,6 +224,12 @@ for make in (lambda: locus_store.PostgreSQLBackend(), lambda: locus_store.open_b
     code = code.replace("Redis", "OpenSearch").replace("redis", "opensearch")
     lines = run(blocking("opensearchpy") + code).splitlines()
     assert lines == ["OpenSearchBackend needs the package 'opensearch-py': pip install 'locus-store[opensearch]'"] * 2
+    code = code.replace("OpenSearchBackend()", "S3Backend('b')").replace("opensearch://h/d", "s3://b/p")
+    lines = run(blocking("obstore") + code).splitlines()
+    assert lines == ["S3Backend needs the package 'obstore': pip install 'locus-store[s3]'"] * 2
+    code = code.replace("S3Backend", "OCIBucketBackend").replace("s3://", "oci://")
+    lines = run(blocking("oci") + code).splitlines()
+    assert lines == ["OCIBucketBackend needs the package 'oci': pip install 'locus-store[oci]'"] * 2
 
 
 def test_memory_and_files_work_without_any_dependency_but_pydantic() -> None:

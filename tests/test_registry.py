@@ -15,6 +15,8 @@ from locus_store import registry
 from locus_store.backends.file import FileBackend, FileCheckpointer
 from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
 from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
+from locus_store.backends.objects.oci import OCIBucketBackend, OCIBucketCheckpointer
+from locus_store.backends.objects.s3 import S3Backend, S3Checkpointer
 from locus_store.backends.opensearch import OpenSearchBackend, OpenSearchCheckpointer
 from locus_store.backends.oracle import OracleBackend
 from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
@@ -86,6 +88,35 @@ def arguments(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         ("rediss+cluster://h:1,i:2", RedisBackend, {"url": "rediss+cluster://h:1,i:2"}),
         ("opensearch://u:p@h:1,i/x", OpenSearchBackend, {"dsn": "opensearch://u:p@h:1,i/x"}),
         ("opensearchs://h?use_ssl=1", OpenSearchBackend, {"dsn": "opensearchs://h", "use_ssl": True}),
+        ("s3://b/a/b%20c/", S3Backend, {"bucket": "b", "prefix": "a/b c/"}),
+        ("s3://b", S3Backend, {"bucket": "b"}),
+        (
+            "s3://b?endpoint=http://h:9000&region=r&prefix=p&profile_name=q&timeout=3&verify=false&addressing_style=path",
+            S3Backend,
+            {
+                "bucket": "b",
+                "endpoint_url": "http://h:9000",
+                "region_name": "r",
+                "prefix": "p",
+                "profile_name": "q",
+                "timeout": 3,
+                "verify": False,
+                "addressing_style": "path",
+            },
+        ),
+        ("oci://b@n/a/b%20c/", OCIBucketBackend, {"bucket_name": "b", "namespace": "n", "prefix": "a/b c/"}),
+        ("oci://b", OCIBucketBackend, {"bucket_name": "b"}),
+        (
+            "oci://b/?auth_type=instance_principal&region=r&max_requests=3&compartment_id=c",
+            OCIBucketBackend,
+            {
+                "bucket_name": "b",
+                "auth_type": "instance_principal",
+                "region": "r",
+                "max_requests": 3,
+                "compartment_id": "c",
+            },
+        ),
     ],
 )
 def test_a_url_names_a_place(url: str, cls: type, expected: dict[str, Any], arguments: dict[str, Any]) -> None:
@@ -210,7 +241,16 @@ def test_keywords_win_over_the_url(arguments: dict[str, Any]) -> None:
         ("agents.db", "begins with its scheme"),
         ("", "begins with its scheme"),
         ("nosql://localhost", "unknown scheme 'nosql'; known: memory:, file:, sqlite:, .*postgresql:"),
-        ("s3://bucket", "unknown scheme"),
+        ("s3://", "write s3://bucket/prefix"),
+        ("s3://key:secret@bucket", "write s3://bucket/prefix"),
+        ("s3://b/p?prefix=q", "the option 'prefix' is given twice"),
+        ("s3://b?aws_session_token=t", "aws_session_token is no option of a URL"),
+        ("s3://b?bucket=c", "no option 'bucket'"),
+        ("oci://", "oci://bucket@namespace/prefix"),
+        ("oci:bucket", "oci://bucket@namespace/prefix"),
+        ("oci://user:secret@bucket/prefix", "oci://bucket@namespace/prefix"),
+        ("oci://b/p?prefix=q", "the option 'prefix' is given twice"),
+        ("oci://b?auth_type=password", "auth_type must be one of"),
         ("postgresql+psycopg://h/d", "unknown scheme"),
     ],
 )
@@ -316,6 +356,8 @@ async def test_a_mariadb_url_opens_it(mariadb_url: str) -> None:
         ("mariadb://h/d", MySQLCheckpointer),
         ("redis://h/1", RedisCheckpointer),
         ("opensearch://h/x", OpenSearchCheckpointer),
+        ("s3://b/p", S3Checkpointer),
+        ("oci://b@n", OCIBucketCheckpointer),
     ],
 )
 def test_a_checkpointer_of_agent_states_has_its_class(url: str, cls: type) -> None:
@@ -340,7 +382,9 @@ def names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_names_that_are_there() -> None:
-    assert list_checkpointers() == ["memory", "file", "sqlite", "postgresql", "mysql", "oracle", "redis", "opensearch"]
+    assert list_checkpointers() == (
+        ["memory", "file", "sqlite", "postgresql", "mysql", "oracle", "redis", "opensearch", "s3", "oci"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -376,6 +420,13 @@ def test_the_names_that_are_there() -> None:
         ("opensearch:https://h", OpenSearchCheckpointer, "h:9200/locus-checkpoints"),
         ("opensearch://u:p@h/x", OpenSearchCheckpointer, "h:9200/x"),
         ("opensearch:opensearchs://u:p@h/x", OpenSearchCheckpointer, "h:9200/x"),
+        ("s3:b", S3Checkpointer, "the S3 bucket 'b'"),
+        ("s3:s3://b/p", S3Checkpointer, "prefix='p/'"),
+        ("s3://b/p", S3Checkpointer, "prefix='p/'"),
+        ("oci:b/n", OCIBucketCheckpointer, "bucket 'b', namespace 'n'"),
+        ("oci:b", OCIBucketCheckpointer, "bucket 'b'"),
+        ("oci:oci://b@n/p/", OCIBucketCheckpointer, "bucket 'b', namespace 'n'"),
+        ("oci://b@n/p/", OCIBucketCheckpointer, "bucket 'b', namespace 'n'"),
     ],
 )
 def test_a_name_and_a_hint(text: str, cls: type, shown: str | None) -> None:

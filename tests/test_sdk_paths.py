@@ -48,6 +48,12 @@ from locus_store.core.protocols import BaseCheckpointer, CheckpointerProtocol
         ("memory.backends.redis", "RedisBackend RedisCheckpointer"),
         ("memory.backends", "RedisBackend RedisCheckpointer redis_checkpointer"),
         ("memory.backends.adapters", "redis_checkpointer"),
+        ("memory.backends.s3", "S3Backend S3Checkpointer"),
+        ("memory.backends", "S3Backend S3Checkpointer s3_checkpointer"),
+        ("memory.backends.adapters", "s3_checkpointer"),
+        ("memory.backends.oci_bucket", "OCIBucketBackend OCIBucketCheckpointer"),
+        ("memory.backends", "OCIBucketBackend OCIBucketCheckpointer oci_bucket_checkpointer"),
+        ("memory.backends.adapters", "oci_bucket_checkpointer"),
     ],
 )
 def test_the_names_are_where_the_sdk_has_them(module: str, names: str) -> None:
@@ -142,6 +148,44 @@ def test_redis_checkpointer() -> None:
         redis_checkpointer(nonsense=1)
 
 
+def test_s3_checkpointer() -> None:
+    from locus_store.memory.backends import s3_checkpointer
+
+    made = s3_checkpointer("b")
+    assert isinstance(made, locus_store.S3Checkpointer)
+    assert "the S3 bucket 'b'" in repr(made)
+    assert "'locus/checkpoints/'" in repr(made)
+    made = s3_checkpointer(
+        bucket="b",
+        prefix="agents/",
+        endpoint_url="http://h:9000",
+        region_name="r",
+        aws_access_key_id="k",
+        aws_secret_access_key="secret",
+        create_bucket=False,
+        tenant="acme",
+    )
+    assert "'b' at http://h:9000" in repr(made)
+    assert "'agents/'" in repr(made)
+    with pytest.raises(TypeError, match="nonsense"):
+        s3_checkpointer("b", nonsense=1)
+
+
+def test_oci_bucket_checkpointer() -> None:
+    from locus_store.memory.backends import oci_bucket_checkpointer
+
+    made = oci_bucket_checkpointer("b", "n")
+    assert isinstance(made, locus_store.OCIBucketCheckpointer)
+    assert "bucket 'b', namespace 'n'" in repr(made)
+    assert "locus/checkpoints/" in repr(made)
+    made = oci_bucket_checkpointer(bucket_name="b", namespace="n", prefix="agents/", profile_name="P", region="r")
+    assert "agents/" in repr(made)
+    # As the SDK has it, by position.
+    assert "'p/'" in repr(locus_store.OCIBucketBackend("b", "n", "p/", "PROFILE", "security_token", "region"))
+    with pytest.raises(TypeError, match="nonsense"):
+        oci_bucket_checkpointer("b", "n", nonsense=1)
+
+
 # ------------------------------------------------------------------------------------------ a checkpointer of one's own
 
 
@@ -232,7 +276,9 @@ def test_what_counts_as_a_checkpointer(tmp_path: Path) -> None:
         locus_store.PostgreSQLCheckpointer(),
         locus_store.MySQLCheckpointer(),
         locus_store.RedisCheckpointer(),
+        locus_store.S3Checkpointer("b"),
         locus_store.OpenSearchCheckpointer(),
+        locus_store.OCIBucketCheckpointer("b", "n"),
         locus_store.MemoryBackend().checkpointer(),
         locus_store.MemoryCheckpointer().tenant("acme"),
     ]

@@ -20,7 +20,7 @@ class Capabilities:
         persistent_checkpoint_ids: A checkpoint can be loaded by the id that its save returned.
         persistent: What is saved outlives the process.
         shared: Several processes may use the same storage at once.
-        incremental: A save stores only what is new.
+        incremental: A save stores only what is new; where not, it stores the whole document, compressed.
         records: Keyed values of a thread.
         reclaim: ``vacuum(reclaim=True)`` gives space back.
         transactions: ``bind`` gives a store that joins a transaction of the caller's.

@@ -58,9 +58,11 @@ class Documents:
         new_id = ids.new_checkpoint_id() if checkpoint_id is None else ids.check_checkpoint_id(checkpoint_id)
         text = encode_metadata(metadata)
         found = terms(key.tenant, metadata) if metadata else ()
-        hints = self._remembered(key)
+        # A driver that is not incremental stores whole documents: nothing to build on, nothing to remember.
+        incremental = self._driver.capabilities.incremental
+        hints = self._remembered(key) if incremental else []
         planned = plan(document, hints, self._options.codec, ThreadName(*key))
-        if not hints and planned.block is not None and len(planned.block) > READ_FIRST:
+        if incremental and not hints and planned.block is not None and len(planned.block) > READ_FIRST:
             known = await self._read_head(key)
             planned = planned if known is None else planned.again(known)
         read_again = False
@@ -93,7 +95,8 @@ class Documents:
             )
             match result:
                 case Saved(version, epoch, block):
-                    self._ledger.put(key, planned.learn(version, stamp, epoch, block))
+                    if incremental:
+                        self._ledger.put(key, planned.learn(version, stamp, epoch, block))
                     return new_id
                 case Stale():
                     self._ledger.forget(key)
@@ -144,7 +147,8 @@ class Documents:
             raise CorruptCheckpointError(thread_id, e.checkpoint_id or wanted, f"what is stored is damaged: {e}") from e
         except UnknownFormatError as e:
             raise UnsupportedFormatError(thread_id, wanted, str(e)) from e
-        self._ledger.put(key, loaded)
+        if self._driver.capabilities.incremental:
+            self._ledger.put(key, loaded)
         return wanted, document
 
     def _key(self, thread_id: str) -> Key:

@@ -12,6 +12,8 @@ A driver never sees a document. The rules that hold for every primitive:
   new checkpoint is that same value. All times are microseconds since 1970 in UTC, from the caller's clock.
 - The **epoch** of a thread is a random number (`ids.new_epoch`), drawn when the thread is made, and drawn anew in the
   same step whenever entries of blocks are removed (and only then).
+- A driver whose ``capabilities.incremental`` is false gets plans that name no base: block and payload are the whole
+  document. No checkpoint refers to what another one stored, so its threads keep their epoch.
 - An outage raises `BackendUnavailableError` (or another `BackendError`); it never looks like a missing thread.
 
 What a removal must do with blocks is in `references`: `unreferenced` says what nothing refers to any more, `strip`

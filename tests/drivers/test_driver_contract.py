@@ -68,6 +68,13 @@ def driver(make: Make) -> Driver:
     return make()
 
 
+@pytest.fixture
+def incremental(driver: Driver) -> None:
+    """For tests of what is stored once for several checkpoints."""
+    if not driver.capabilities.incremental:
+        pytest.skip("whole documents are stored")
+
+
 async def save(driver: Driver, plan: Plan, key: Key = KEY) -> Saved:
     result = await driver.put(key, plan)
     assert isinstance(result, Saved), result
@@ -80,6 +87,9 @@ async def grow(driver: Driver, *steps: tuple[str, Lists], key: Key = KEY, **opti
     for checkpoint_id, new in steps:
         before = await driver.get(key, None, now=tick())
         reused = ranges_of(before) if before else {}
+        if before is not None and not driver.capabilities.incremental:
+            lists = document(before, key)
+            new, reused = {n: [*lists.get(n, []), *new.get(n, [])] for n in sorted({*lists, *new})}, {}
         base = base_of(before) if before and reused else None
         plan = make_plan(checkpoint_id, new, reused, base=base, key=key, **options)
         bases.append(grown(plan, await save(driver, plan, key)))

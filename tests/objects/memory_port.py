@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +52,21 @@ class Bucket:
     conflicts: int = 0
     lag: int = 0
     past: list[dict[str, Listed]] = field(default_factory=lambda: [{}])
+    _keys: list[str] = field(default_factory=list)
+
+    def write(self, key: str, data: bytes) -> None:
+        """Put an object."""
+        if key not in self.objects:
+            insort(self._keys, key)
+        self.objects[key] = data
+        self.changed([key])
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Delete objects."""
+        for key in keys:
+            if self.objects.pop(key, None) is not None:
+                del self._keys[bisect_left(self._keys, key)]
+        self.changed(keys)
 
     def changed(self, keys: Sequence[str]) -> None:
         """Take note of what a listing has to show from now on."""
@@ -63,17 +78,29 @@ class Bucket:
                     now[key] = listed(key, self.objects[key])
             self.past = [*self.past[-self.lag :], now]
 
-    def shown(self) -> dict[str, Listed]:
+    def page_of(self, prefix: str, after: str | None, most: int) -> Page:
         """What a listing shows now."""
         if self.lag:
-            return self.past[max(0, len(self.past) - 1 - self.lag)]
-        return {key: listed(key, data) for key, data in self.objects.items()}
+            shown = self.past[max(0, len(self.past) - 1 - self.lag)]
+            keys = sorted(shown)
+        else:
+            shown, keys = {}, self._keys
+        start = bisect_left(keys, prefix)
+        if after is not None and after >= prefix:
+            start = bisect_right(keys, after)
+        found: list[Listed] = []
+        for i in range(start, len(keys)):
+            if not keys[i].startswith(prefix):
+                break
+            if len(found) == most:
+                return Page(found, True)
+            found.append(shown[keys[i]] if self.lag else listed(keys[i], self.objects[keys[i]]))
+        return Page(found, False)
 
     def lagging(self, lag: int) -> None:
         """From now on listings are that many changes behind; 0: they are not."""
-        self.lag = 0
-        self.past = [self.shown()]
         self.lag = lag
+        self.past = [{key: listed(key, data) for key, data in self.objects.items()}]
 
 
 def etag_of(data: bytes) -> str:
@@ -147,8 +174,7 @@ class MemoryPort(ObjectPort):
         assert len(key.encode()) <= 1024, key
         assert "" not in key.split("/"), key
         assert not {".", ".."} & set(key.split("/")), key
-        bucket.objects[key] = bytes(data)
-        bucket.changed([key])
+        bucket.write(key, bytes(data))
         self._fault("after", "put", key, number)
         return etag_of(data)
 
@@ -160,20 +186,16 @@ class MemoryPort(ObjectPort):
 
     async def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> Page:
         number = await self._called("list", prefix)
-        shown = self.bucket.shown()
-        keys = sorted(key for key in shown if key.startswith(prefix))
-        keys = keys[bisect_right(keys, after) if after is not None else 0 :]
         most = self.bucket.page if limit is None else min(limit, self.bucket.page)
+        page = self.bucket.page_of(prefix, after, most)
         self._fault("after", "list", prefix, number)
-        return Page([shown[key] for key in keys[:most]], len(keys) > most)
+        return page
 
     async def delete(self, keys: Sequence[str]) -> None:
         for i in range(0, len(keys), PAGE):
             part = keys[i : i + PAGE]
             number = await self._called("delete", part[0])
-            for key in part:
-                self.bucket.objects.pop(key, None)
-            self.bucket.changed(part)
+            self.bucket.remove(part)
             self._fault("after", "delete", part[0], number)
 
     async def aclose(self) -> None:

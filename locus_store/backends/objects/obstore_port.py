@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from locus_store.backends.objects.obstore_errors import Refusal, refusal
+from locus_store.backends.objects.parallel import in_parallel
 from locus_store.backends.objects.port import (
     PAGE,
     Listed,
@@ -45,6 +46,7 @@ class ObstorePort(ObjectPort):
         where: What errors call the bucket.
         max_requests: How many requests may be under way at once in one event loop.
         create: Makes the bucket of a store, when it turns out that there is none; None leaves that to others.
+        deletes_singly: Whether the service has no multi-delete. On S3 that is found out.
     """
 
     def __init__(
@@ -53,7 +55,8 @@ class ObstorePort(ObjectPort):
         where: str,
         *,
         max_requests: int = 50,
-        create: Callable[[ObstoreStore], Awaitable[None]] | None = None,
+        create: Callable[[Any], Awaitable[None]] | None = None,
+        deletes_singly: bool = False,
     ) -> None:
         self.where = where
         self._make = make
@@ -61,8 +64,31 @@ class ObstorePort(ObjectPort):
         self._max_requests = max_requests
         self._store: ObstoreStore | None = None
         self._singly: ObstoreStore | None = None
-        self._deletes_singly = False
+        self._deletes_singly = deletes_singly
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+    @classmethod
+    def over(cls, store: ObstoreStore, *, max_requests: int = 50) -> ObstorePort:
+        """A port over a store of the caller's.
+
+        Raises:
+            TypeError: It is none of obstore's, or one without conditional writes; or it has a prefix of its own.
+        """
+        from obstore.store import AzureStore, GCSStore, S3Store
+
+        if not isinstance(store, S3Store | GCSStore | AzureStore):
+            raise TypeError(f"store must be an S3Store, GCSStore or AzureStore of obstore, got {type(store).__name__}")
+        if store.prefix:
+            raise TypeError("store must have no prefix of its own: give it to the backend")
+        # Google's and Azure's multi-deletes are either not there or make errors of objects that are gone.
+        singly = not isinstance(store, S3Store)
+        # Its own repr needs more of its configuration than it may have.
+        name = next((value for key, value in store.config.items() if key in ("bucket", "container_name")), None)
+        where = type(store).__name__ + (f" of {name!r}" if name else "")
+        return cls(lambda _: store, where, max_requests=max_requests, deletes_singly=singly)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.where})"
 
     # ---------------------------------------------------------------------------------------------------------- calls
 
@@ -141,16 +167,24 @@ class ObstorePort(ObjectPort):
             return
         try:
             if not self._deletes_singly:
+                store = await self._opened()
                 try:
-                    store = await self._opened()
-                    await self._again(lambda: store.delete_async(list(keys)))
+                    await self._again(lambda: store.delete_async([*keys]))
                     return
                 except Refusal as e:
                     # No multi-delete here, or another one than obstore's.
                     if e.status not in (400, 405, 411, 501):
                         raise
             singly = await self._one_by_one()
-            await self._again(lambda: singly.delete_async(list(keys)))
+
+            async def remove(key: str) -> None:
+                try:
+                    await self._again(lambda: singly.delete_async(key))
+                except Refusal as e:
+                    if not e.missing:
+                        raise
+
+            await in_parallel([remove(key) for key in keys])
             self._deletes_singly = True
         except Refusal as e:
             raise self._error(e) from e.__cause__

@@ -66,7 +66,7 @@ class S3Options:
             singly: Whether it deletes objects one by one.
 
         Raises:
-            BackendError: There is no such profile, or its credentials cannot be had.
+            BackendError: There is no such profile, or its credentials or the certificates cannot be had.
             MissingDependencyError: A profile is named, and boto3 is not installed.
         """
         from obstore.store import S3Store
@@ -92,7 +92,10 @@ class S3Options:
         if self.verify is False:
             client["allow_invalid_certificates"] = True
         elif isinstance(self.verify, str):
-            client["root_certificate"] = Path(self.verify).read_bytes()
+            try:
+                client["root_certificate"] = Path(self.verify).read_bytes()
+            except OSError as e:
+                raise BackendError(f"{self.where}: verify names a file that cannot be read: {self.verify}") from e
         provider, region = self._credentials()
         if region is not None:
             config["region"] = region

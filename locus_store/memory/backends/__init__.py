@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from locus_store.backends.file import FileBackend, FileCheckpointer
     from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
     from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
+    from locus_store.backends.objects.oci import OCIBucketBackend, OCIBucketCheckpointer
+    from locus_store.backends.objects.s3 import S3Backend, S3Checkpointer
     from locus_store.backends.opensearch import OpenSearchBackend, OpenSearchCheckpointer
     from locus_store.backends.oracle import OracleBackend, OracleCheckpointer
     from locus_store.backends.postgresql import PostgreSQLBackend, PostgreSQLCheckpointer
@@ -17,10 +19,12 @@ if TYPE_CHECKING:
     from locus_store.backends.sqlite import SQLiteBackend, SQLiteCheckpointer
     from locus_store.memory.backends.adapters import (
         mysql_checkpointer,
+        oci_bucket_checkpointer,
         opensearch_checkpointer,
         oracle_checkpointer,
         postgresql_checkpointer,
         redis_checkpointer,
+        s3_checkpointer,
         sqlite_checkpointer,
     )
 
@@ -33,20 +37,26 @@ __all__ = [
     "MySQLCheckpointer",
     "OpenSearchBackend",
     "OpenSearchCheckpointer",
+    "OCIBucketBackend",
+    "OCIBucketCheckpointer",
     "OracleBackend",
     "OracleCheckpointer",
     "PostgreSQLBackend",
     "PostgreSQLCheckpointer",
     "RedisBackend",
     "RedisCheckpointer",
+    "S3Backend",
+    "S3Checkpointer",
     "SQLiteBackend",
     "SQLiteCheckpointer",
     "StorageBackendAdapter",
     "mysql_checkpointer",
     "opensearch_checkpointer",
+    "oci_bucket_checkpointer",
     "oracle_checkpointer",
     "postgresql_checkpointer",
     "redis_checkpointer",
+    "s3_checkpointer",
     "sqlite_checkpointer",
 ]
 
@@ -59,20 +69,26 @@ _MODULES = {
     "MySQLCheckpointer": "locus_store.backends.mysql",
     "OpenSearchBackend": "locus_store.backends.opensearch",
     "OpenSearchCheckpointer": "locus_store.backends.opensearch",
+    "OCIBucketBackend": "locus_store.backends.objects.oci",
+    "OCIBucketCheckpointer": "locus_store.backends.objects.oci",
     "OracleBackend": "locus_store.backends.oracle",
     "OracleCheckpointer": "locus_store.backends.oracle",
     "PostgreSQLBackend": "locus_store.backends.postgresql",
     "PostgreSQLCheckpointer": "locus_store.backends.postgresql",
     "RedisBackend": "locus_store.backends.redis",
     "RedisCheckpointer": "locus_store.backends.redis",
+    "S3Backend": "locus_store.backends.objects.s3",
+    "S3Checkpointer": "locus_store.backends.objects.s3",
     "SQLiteBackend": "locus_store.backends.sqlite",
     "SQLiteCheckpointer": "locus_store.backends.sqlite",
     "StorageBackendAdapter": "locus_store.backends.adapter",
     "mysql_checkpointer": "locus_store.memory.backends.adapters",
     "opensearch_checkpointer": "locus_store.memory.backends.adapters",
+    "oci_bucket_checkpointer": "locus_store.memory.backends.adapters",
     "oracle_checkpointer": "locus_store.memory.backends.adapters",
     "postgresql_checkpointer": "locus_store.memory.backends.adapters",
     "redis_checkpointer": "locus_store.memory.backends.adapters",
+    "s3_checkpointer": "locus_store.memory.backends.adapters",
     "sqlite_checkpointer": "locus_store.memory.backends.adapters",
 }
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from locus_store.backends.mysql import MySQLCheckpointer
+    from locus_store.backends.objects.oci import OCIBucketCheckpointer
+    from locus_store.backends.objects.s3 import S3Checkpointer
     from locus_store.backends.opensearch import OpenSearchCheckpointer
     from locus_store.backends.oracle import OracleCheckpointer
     from locus_store.backends.postgresql import PostgreSQLCheckpointer
@@ -20,9 +22,11 @@ __all__ = [
     "StorageBackendAdapter",
     "mysql_checkpointer",
     "opensearch_checkpointer",
+    "oci_bucket_checkpointer",
     "oracle_checkpointer",
     "postgresql_checkpointer",
     "redis_checkpointer",
+    "s3_checkpointer",
     "sqlite_checkpointer",
 ]
 
@@ -160,3 +164,32 @@ def redis_checkpointer(
     from locus_store.backends.redis import RedisCheckpointer
 
     return RedisCheckpointer(url, prefix=prefix, **kwargs)
+
+
+def s3_checkpointer(bucket: str, prefix: str = "locus/checkpoints/", **kwargs: Any) -> S3Checkpointer:
+    """Make a checkpointer over an S3 bucket.
+
+    Args:
+        bucket: The bucket.
+        prefix: What the keys of all objects begin with.
+        **kwargs: Options of `S3Checkpointer`.
+    """
+    from locus_store.backends.objects.s3 import S3Checkpointer
+
+    return S3Checkpointer(bucket, prefix, **kwargs)
+
+
+def oci_bucket_checkpointer(
+    bucket_name: str, namespace: str | None = None, prefix: str = "locus/checkpoints/", **kwargs: Any
+) -> OCIBucketCheckpointer:
+    """Make a checkpointer over a bucket of OCI Object Storage.
+
+    Args:
+        bucket_name: The bucket.
+        namespace: The tenancy's namespace; None looks it up.
+        prefix: What the names of all objects begin with.
+        **kwargs: Options of `OCIBucketCheckpointer`.
+    """
+    from locus_store.backends.objects.oci import OCIBucketCheckpointer
+
+    return OCIBucketCheckpointer(bucket_name, namespace, prefix, **kwargs)

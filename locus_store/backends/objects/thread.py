@@ -1,0 +1,396 @@
+"""One thread in the bucket: the newest record of its log, what that says is there, and adding to the log.
+
+Every change of a thread is one new record, created only if nobody else created it first; nothing is ever written over.
+The newest record says how the thread is, and holds its newest checkpoint. So one listing finds the newest, whoever
+creates the next record was the first to go on from there, and what a record says of older ones (which do not count any
+more) is true at once, before they are deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from locus_store.backends.objects import formats, names
+from locus_store.backends.objects.formats import FIRST_READ, Record, State
+from locus_store.backends.objects.hints import Hint, Hints
+from locus_store.backends.objects.names import COPIED, Folder, Place
+from locus_store.backends.objects.parallel import in_parallel
+from locus_store.backends.objects.port import (
+    PAGE,
+    Listed,
+    ObjectConflictError,
+    ObjectExistsError,
+    ObjectPort,
+    all_listed,
+)
+from locus_store.core.driver import Key
+from locus_store.core.errors import CorruptCheckpointError, PayloadTooLargeError, StoreBusyError, UnsupportedFormatError
+from locus_store.core.frames import Codec, DamagedError, UnknownFormatError
+
+TRIES = 8
+"""How often a read begins again because something was deleted under it."""
+ATTEMPTS = 200
+"""How often a write begins again because others were faster."""
+
+
+class Overtaken(Exception):  # noqa: N818  no error: somebody else created the record
+    """Somebody else went on from the same record.
+
+    Args:
+        view: The thread with what they did; None if that is past already.
+    """
+
+    def __init__(self, view: View | None) -> None:
+        super().__init__("another writer was faster")
+        self.view = view
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A thread as of one record of its log.
+
+    Attributes:
+        number: The record's number; 0 if there is none.
+        record: What is in it; None if there is none, or it is damaged.
+        listed: Numbers of records that a listing showed, the newest first; there may be more.
+        clean: Whether what it hides is known to be deleted.
+        damage: Why the record cannot be read.
+    """
+
+    number: int
+    record: Record | None
+    listed: tuple[int, ...] = ()
+    clean: bool = False
+    damage: DamagedError | UnknownFormatError | None = None
+
+    @property
+    def state(self) -> State | None:
+        """How the thread is, or was when it was deleted or expired; None if there is nothing."""
+        return self.record.state if self.record else None
+
+    def alive(self, now: int) -> State | None:
+        """How the thread is; None if there is none, or it has expired. It may have keyed values only."""
+        state = self.state
+        if state is None or state.gone or (state.expires_at is not None and state.expires_at <= now):
+            return None
+        return state
+
+    def counts(self, place: Place) -> bool:
+        """Whether a checkpoint at that place is one of the thread's."""
+        state = self.state
+        assert state is not None
+        if place.kind == "x":
+            return place.token in state.swaps.values()
+        in_log = place.kind == "v" and state.first <= place.number <= self.number
+        inside = in_log or (place.kind == "w" and place.token == state.part)
+        return inside and place.position not in state.hides and place.position not in state.swaps
+
+    def place(self, position: int) -> Place:
+        """Where the checkpoint of a position is."""
+        state = self.state
+        assert state is not None
+        swap = state.swaps.get(position)
+        return Place.of(position, state.part) if swap is None else Place.swap(swap)
+
+
+class Found(NamedTuple):
+    """A checkpoint that was looked for."""
+
+    position: int
+    place: Place
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """What all threads of a store have in common."""
+
+    port: ObjectPort
+    prefix: str
+    codec: Codec | None
+    hints: Hints
+
+
+class Thread:
+    """A thread.
+
+    Args:
+        shelf: Where it is.
+        key: Which one.
+        name: Its id as it stands in keys, where only that is known.
+    """
+
+    def __init__(self, shelf: Shelf, key: Key, name: str | None = None) -> None:
+        self.shelf = shelf
+        self.key = key
+        self.port = shelf.port
+        self.folder = Folder(shelf.prefix, key, name)
+
+    def marker(self, state: State) -> list[str]:
+        """The marker of the thread in a state, if it has one."""
+        if not state.mark:
+            return []
+        return [self.folder.tenant.marker(state.updated_at, state.expires_at, state.mark, self.folder.name)]
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    async def newest(self, *, whole: bool = False) -> View:
+        """The thread as it is now: a listing and, unless it is as this process knew it, a read.
+
+        Args:
+            whole: Whether the newest checkpoint's document is wanted.
+        """
+        listed: list[Listed] = []
+        for _ in range(TRIES):
+            listed = (await self.port.list(self.folder.log, limit=2)).objects
+            view = await self.as_of(listed, whole=whole)
+            if view is not None:
+                return view
+        # What is listed is not there, again and again: the listing is behind.
+        for one in await all_listed(self.port, self.folder.log):
+            view = await self.as_of([one], whole=whole)
+            if view is not None:
+                return view
+        return View(0, None)
+
+    async def as_of(self, listed: Sequence[Listed], *, whole: bool = False) -> View | None:
+        """The thread as of the newest record that a listing shows, or that this process has seen already.
+
+        None if that is not there any more.
+        """
+        hint = self.shelf.hints.get(self.folder.root)
+        numbers = tuple(names.number_of(o.key) for o in listed)
+        if hint is not None and hint.number > max(numbers, default=0):
+            view = await self._read(hint.number, (hint.number, *numbers), hint, whole=whole)
+            if view is not None:
+                return view
+            self.shelf.hints.forget(self.folder.root)
+        if not numbers:
+            return View(0, None)
+        if hint is not None and not whole and (hint.number, hint.etag) == (numbers[0], listed[0].etag):
+            return View(hint.number, hint.record, numbers, hint.clean)
+        return await self._read(numbers[0], numbers, hint, whole=whole)
+
+    async def _read(self, number: int, listed: tuple[int, ...], hint: Hint | None, *, whole: bool) -> View | None:
+        try:
+            found = await self.record(Place.of(number, None), whole=whole)
+        except (DamagedError, UnknownFormatError) as e:
+            return View(number, None, listed, damage=e)
+        if found is None:
+            return None
+        record, etag = found
+        clean = hint is not None and (hint.number, hint.etag, hint.clean) == (number, etag, True)
+        self.shelf.hints.put(self.folder.root, Hint(number, etag, record, clean))
+        return View(number, record, listed, clean)
+
+    async def newest_to_write(self) -> View:
+        """The thread as it is now, for a change.
+
+        Raises:
+            CorruptCheckpointError: The newest record cannot be read, so that nothing can be built on it.
+        """
+        return self.check(await self.newest())
+
+    def check(self, view: View) -> View:
+        """Raise unless the record can be read."""
+        if isinstance(view.damage, UnknownFormatError):
+            raise UnsupportedFormatError(self.key.thread_id, None, str(view.damage)) from view.damage
+        if view.damage is not None:
+            raise CorruptCheckpointError(
+                self.key.thread_id, None, f"{view.damage}; restore the object, or delete the thread"
+            ) from view.damage
+        return view
+
+    async def record(self, place: Place, *, whole: bool = False) -> tuple[Record, str] | None:
+        """What is at a place, with its etag; None if there is nothing.
+
+        Args:
+            place: Where to look.
+            whole: Whether the document is wanted too.
+
+        Raises:
+            DamagedError: It cannot be read.
+        """
+        key = self.folder.at(place)
+        found = await self.port.get(key, end=None if whole else FIRST_READ)
+        if found is None:
+            return None
+        data = found.data
+        end = formats.header_end(data)
+        if end > len(data) and not whole:
+            more = await self.port.get(key, start=len(data), end=end)
+            data += more.data if more is not None and more.etag == found.etag else b""
+        return formats.load(data, whole=whole), found.etag
+
+    async def positions(self, view: View, most: int | None = None) -> tuple[list[int], bool] | None:
+        """Where a living thread's checkpoints are, the newest first, and whether these are all.
+
+        None if the thread has changed since.
+
+        Args:
+            view: The thread.
+            most: How many are enough.
+        """
+        state = view.state
+        assert state is not None
+        numbers: set[int] = {view.number, *view.listed}
+        after: str | None = None
+        enough = None if most is None else most + len(state.hides) + 1
+        while True:
+            page = await self.port.list(self.folder.log, after=after, limit=enough and min(enough, PAGE))
+            numbers.update([names.number_of(o.key) for o in page.objects])
+            if numbers and max(numbers) > view.number:
+                return None
+            if not page.more or (enough is not None and len(numbers) >= enough):
+                break
+            after = page.objects[-1].key
+        found = {n for n in numbers if n >= state.first}
+        if not page.more and state.part is not None:
+            listed = await all_listed(self.port, self.folder.part(state.part))
+            found.update([COPIED + names.number_of(o.key) for o in listed])
+        found.update([p for p in state.swaps if not page.more or p > min(numbers)])
+        if view.record is not None and view.record.checkpoint is None:
+            found.discard(view.number)
+        return sorted(found - state.hides, reverse=True), not page.more
+
+    async def places_of(self, checkpoint_id: str) -> list[Place]:
+        """Where a checkpoint may be."""
+        listed = await all_listed(self.port, self.folder.ids_of(checkpoint_id))
+        return [Place.parse(o.key.rpartition("/")[2]) for o in listed]
+
+    async def find(self, view: View, checkpoint_id: str) -> Found | None:
+        """A checkpoint of a living thread by its id, without its document."""
+        state, record = view.state, view.record
+        assert state is not None
+        assert record is not None
+        if record.checkpoint is not None and record.checkpoint.checkpoint_id == checkpoint_id:
+            return Found(view.number, Place.of(view.number, None), record)
+        for place in await self.places_of(checkpoint_id):
+            if not view.counts(place):
+                continue
+            try:
+                found = await self.record(place)
+            except (DamagedError, UnknownFormatError) as e:
+                raise CorruptCheckpointError(self.key.thread_id, checkpoint_id, str(e)) from e
+            if found and found[0].checkpoint and found[0].checkpoint.checkpoint_id == checkpoint_id:
+                position = next((p for p, t in state.swaps.items() if t == place.token), 0) or place.position
+                return Found(position, place, found[0])
+        return None
+
+    async def copy_of_head(self, view: View) -> Record:
+        """The newest record with its document, for one that changes something else.
+
+        Raises:
+            Overtaken: It is not the newest any more.
+        """
+        if view.record is not None and view.record.checkpoint is None:
+            return view.record
+        found = await self.record(Place.of(view.number, None), whole=True)
+        if found is None:
+            raise Overtaken(None)
+        return found[0]
+
+    async def is_there(self, view: View, position: int) -> bool:
+        """Whether a position of a living thread still has its checkpoint."""
+        state = view.state
+        assert state is not None
+        if position in state.swaps or (position in view.listed and view.counts(Place.of(position, state.part))):
+            return True
+        if position < 0 and state.part is None:
+            return False
+        place = Place.of(position, state.part)
+        return view.counts(place) and await self.port.get(self.folder.at(place), end=1) is not None
+
+    # ------------------------------------------------------------------------------------------------------- writing
+
+    async def append(self, view: View, record: Record) -> View:
+        """Add a record to the log: the one step in which a change comes about.
+
+        Raises:
+            Overtaken: Somebody else added one first.
+        """
+        number = view.number + 1
+        data = record.dump()
+        if len(data) > self.port.max_bytes:
+            raise PayloadTooLargeError(len(data), self.port.max_bytes)
+        key = self.folder.number(number)
+        try:
+            etag = await self.create(key, data)
+        except ObjectExistsError:
+            rival = await self._read(number, (number, *view.listed), None, whole=False)
+            if rival is None or rival.record is None or rival.record.state.write != record.state.write:
+                raise Overtaken(rival) from None
+            # An earlier attempt of this very write was done, and its answer lost.
+            return View(number, rival.record, rival.listed, not record.state.hides)
+        clean = not record.state.hides
+        header = Record(record.state, record.checkpoint)
+        self.shelf.hints.put(self.folder.root, Hint(number, etag, header, clean))
+        return View(number, header, (number, *view.listed), clean)
+
+    async def create(self, key: str, data: bytes) -> str:
+        """Create an object, unless there is one."""
+        for attempt in range(TRIES):
+            try:
+                return await self.port.put(key, data, new=True)
+            except ObjectConflictError:
+                if attempt == TRIES - 1:
+                    raise
+                await pause(attempt)
+        raise AssertionError
+
+    async def go_on(self, attempt: int, overtaken: Overtaken) -> View:
+        """The thread for the next attempt."""
+        if attempt >= ATTEMPTS - 1:
+            raise StoreBusyError(f"thread {self.key.thread_id!r}: others were faster {ATTEMPTS} times")
+        await pause(min(attempt, 6))
+        return self.check(overtaken.view) if overtaken.view else await self.newest_to_write()
+
+    async def keys_at(self, places: Iterable[tuple[Place, str | None]]) -> list[str]:
+        """The objects of checkpoints: themselves, and what says where they are.
+
+        Args:
+            places: Where they are, with their ids where those are known.
+        """
+
+        async def keys(place: Place, checkpoint_id: str | None) -> list[str]:
+            if checkpoint_id is None:
+                try:
+                    found = await self.record(place)
+                except (DamagedError, UnknownFormatError):
+                    found = None
+                if found is not None and found[0].checkpoint is not None:
+                    checkpoint_id = found[0].checkpoint.checkpoint_id
+            return [
+                self.folder.at(place),
+                *([] if checkpoint_id is None else [self.folder.id_at(checkpoint_id, place)]),
+            ]
+
+        return [key for some in await in_parallel([keys(*one) for one in places]) for key in some]
+
+    async def clean(self, view: View) -> None:
+        """Delete what the newest record hides, unless that is known to be done: the next one does not say it again."""
+        state = view.state
+        if state is not None and state.hides and not view.clean:
+            places = [(Place.of(position, state.part), None) for position in sorted(state.hides)]
+            await self.port.delete(await self.keys_at(places))
+
+    def mark_clean(self, view: View) -> None:
+        """What the record hides was deleted."""
+        hint = self.shelf.hints.get(self.folder.root)
+        if hint is not None and hint.number == view.number:
+            self.shelf.hints.put(self.folder.root, Hint(hint.number, hint.etag, hint.record, True))
+
+
+async def pause(attempt: int) -> None:
+    """Let others go first, a while that is different for each."""
+    await asyncio.sleep(random.random() * 0.002 * 2**attempt)  # noqa: S311  no secret
+
+
+def new_mark() -> str:
+    """A random name for a marker."""
+    return os.urandom(4).hex()
