@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import locus_store
-from locus_store import registry
+from locus_store import schemes
 from locus_store.core import capabilities, checkpointer, errors, protocols, store
 from locus_store.core.backend import Backend
 from locus_store.core.checkpointer import Checkpointer
@@ -75,7 +75,7 @@ def test_the_list_is_complete() -> None:
     }
     found = {name for line in found for name in line.split()}
     found |= {name for name, cls in vars(errors).items() if isinstance(cls, type) and issubclass(cls, Exception)}
-    drivers = [driver.module for driver in vars(registry).values() if isinstance(driver, registry._Driver)]
+    drivers = [driver.module for driver in vars(schemes).values() if isinstance(driver, schemes.Driver)]
     folders = {path.name for path in (ROOT / "locus_store" / "backends").iterdir() if (path / "__init__.py").exists()}
     # The ports of object storage have no driver over them yet.
     assert folders - {"objects"} <= {driver.partition(".")[0] for driver in drivers}

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 from pydantic import BaseModel
 
-from locus_store import registry
+from locus_store import registry, schemes
 from locus_store.backends.file import FileBackend, FileCheckpointer
 from locus_store.backends.memory import MemoryBackend, MemoryCheckpointer
 from locus_store.backends.mysql import MySQLBackend, MySQLCheckpointer
@@ -32,6 +32,7 @@ from locus_store.registry import (
     open_checkpointer,
     register_checkpointer,
 )
+from locus_store.url import parse
 
 
 class Note(BaseModel):
@@ -42,14 +43,14 @@ class Note(BaseModel):
 def arguments(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the class that a URL names was called with; it is not made."""
     seen: dict[str, Any] = {}
-    backend_class = registry._Driver.backend_class
+    backend_class = schemes.Driver.backend_class
 
-    def recording(driver: registry._Driver) -> type:
+    def recording(driver: schemes.Driver) -> type:
         cls = backend_class(driver)
         # Not through __init__, whose parameters are the options.
         return type(cls.__name__, (cls,), {"__new__": lambda _, **given: seen.update(given, cls=cls)})
 
-    monkeypatch.setattr(registry._Driver, "backend_class", recording)
+    monkeypatch.setattr(schemes.Driver, "backend_class", recording)
     return seen
 
 
@@ -154,15 +155,15 @@ def test_options_are_taken_out_of_the_dsn(arguments: dict[str, Any]) -> None:
 def test_what_is_passed_on_is_known_to_the_driver() -> None:
     of_asyncpg = set(inspect.signature(asyncpg.connect).parameters)
     of_the_driver = {"application_name", "connect_timeout", "prepared_statement_cache_size", "sslmode"}
-    assert registry.POSTGRESQL_CLIENT - of_asyncpg <= of_the_driver
+    assert schemes.POSTGRESQL_CLIENT - of_asyncpg <= of_the_driver
     made = open_backend("postgresql://u:secret@h:6/d?sslmode=require&connect_timeout=2&application_name=a&timeout=3")
     assert "h:6/d" in repr(made)
     assert "secret" not in repr(made)
 
 
 def test_what_is_passed_on_to_mysql_is_known_to_its_driver() -> None:
-    of_ssl = {name for name in registry.MYSQL_CLIENT if name.startswith("ssl_")}
-    assert registry.MYSQL_CLIENT - of_ssl <= set(inspect.signature(asyncmy.connect).parameters)
+    of_ssl = {name for name in schemes.MYSQL_CLIENT if name.startswith("ssl_")}
+    assert schemes.MYSQL_CLIENT - of_ssl <= set(inspect.signature(asyncmy.connect).parameters)
     made = open_backend("mariadb://u:secret@h:6/d?tenant=a&ssl_ca=ca.pem&connect_timeout=2&read_timeout=3")
     assert "h:6/d" in repr(made)
     assert "secret" not in repr(made)
@@ -485,9 +486,9 @@ def test_what_is_no_name(name: Any) -> None:
         register_checkpointer(name, MemoryCheckpointer)
 
 
-@pytest.mark.parametrize("scheme", registry._SCHEMES)
+@pytest.mark.parametrize("scheme", schemes.SCHEMES)
 def test_every_known_scheme_is_read_from_a_url(scheme: str) -> None:
-    assert registry._parse(f"{scheme}://h/d").scheme == scheme
+    assert parse(f"{scheme}://h/d").scheme == scheme
 
 
 def test_the_name_of_sqlalchemys_asynchronous_oracle_dialect_is_a_scheme() -> None:
