@@ -39,6 +39,7 @@ from locus_store.backends.oracle import OracleBackend
 from locus_store.backends.oracle.options import address as oracle_address
 from locus_store.backends.postgresql import PostgreSQLBackend
 from locus_store.backends.redis import RedisBackend
+from locus_store.backends.redis import joining as redis_joining
 from locus_store.backends.redis import layout as redis_layout
 from locus_store.backends.sqlite import SQLiteBackend
 from locus_store.core.backend import Backend
@@ -813,7 +814,7 @@ class RedisPlace(Place):
                 continue
             with node.client() as client:
                 for name, value in client.hgetall(key).items():
-                    if name[:1] == b"b":
+                    if name[:1] in (b"b", b"j"):
                         total += len(value)
                     elif name[:1] == b"c":
                         record = redis_layout.read(value)
@@ -827,14 +828,22 @@ class RedisPlace(Place):
                 "HSET", key, name, redis_layout.with_payload(record, change(redis_layout.read(record).payload))
             )
         else:
-            name = f"b{redis_layout.read(record).own_block}".encode()
-            node.command("HSET", key, name, change(node.command("HGET", key, name)))
+            name, block = self._block(node, key, redis_layout.read(record).own_block)
+            node.command("HSET", key, name, change(block))
 
     def payloads(self, checkpoint_id: str) -> list[bytes]:
         node, key, _, data = self._find(checkpoint_id)
         record = redis_layout.read(data)
-        own = [node.command("HGET", key, f"b{record.own_block}")] if record.own_block else []
+        own = [self._block(node, key, record.own_block)[1]] if record.own_block else []
         return [record.payload, *own]
+
+    @staticmethod
+    def _block(node: RedisServer, key: bytes, number: int) -> tuple[str, bytes]:
+        """The field that has a block, and what is in it."""
+        for name in redis_joining.fields([number]):
+            if (payload := node.command("HGET", key, name)) is not None:
+                return name, payload
+        raise LookupError(f"block {number} of {key!r}")
 
     def _find(self, checkpoint_id: str) -> tuple[RedisServer, bytes, bytes, bytes]:
         for key, node in self.keys().items():
