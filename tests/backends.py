@@ -26,6 +26,8 @@ from urllib.parse import urlsplit
 
 import opensearch_servers
 import servers
+from bucket_contents import BucketContents
+from oci_buckets import OCI_BUCKET, OCIBucket
 from oracle.oracle_standin import JOURNAL
 from oracle.oracle_standin.backend import StandInBackend
 from redis_servers import RedisCluster, RedisServer
@@ -34,6 +36,7 @@ from locus_store.backends.file import FileBackend
 from locus_store.backends.file.formats import load as read_header
 from locus_store.backends.memory import MemoryBackend
 from locus_store.backends.mysql import MySQLBackend
+from locus_store.backends.objects.oci import OCIBucketBackend
 from locus_store.backends.opensearch import OpenSearchBackend
 from locus_store.backends.oracle import OracleBackend
 from locus_store.backends.oracle.options import address as oracle_address
@@ -905,6 +908,43 @@ class RedisClusterPlace(RedisPlace):
     server_fixture = "redis_cluster"
 
 
+# --- object storage ---------------------------------------------------------------------------------------------------
+
+
+class OCIPlace(BucketContents, Place):
+    """A prefix of a bucket of OCI Object Storage, where ``LOCUS_STORE_TEST_OCI_BUCKET`` names one."""
+
+    name = "oci"
+    bucket_fixture = "oci_bucket"
+    capabilities = dataclasses.replace(EVERYTHING_SHARED, incremental=False)
+    pooled: ClassVar = {"max_requests": 1}
+
+    def __init__(self, *, bucket: OCIBucket, **_: Any) -> None:
+        self.bucket = bucket
+        self.bucket.empty()
+        self.url = bucket.url
+        self.address = json.dumps(["locus_store.backends.objects.oci", "OCIBucketBackend", bucket.arguments])
+
+    def open(self, **options: Any) -> Backend:
+        return OCIBucketBackend(**self.bucket.arguments, **options)
+
+    def objects(self) -> dict[str, bytes]:
+        return self.bucket.objects()
+
+    def put(self, key: str, data: bytes) -> None:
+        self.bucket.put(key, data)
+
+    def remove(self, key: str) -> None:
+        self.bucket.remove(key)
+
+
+class OCIDoublePlace(OCIPlace):
+    """The same over the double of the service (tests/oci_double): no OCI."""
+
+    name = "oci-double"
+    bucket_fixture = "oci_double_bucket"
+
+
 # --- the table --------------------------------------------------------------------------------------------------------
 
 TABLE: dict[str, type[Place]] = {
@@ -913,6 +953,8 @@ TABLE: dict[str, type[Place]] = {
     + (RedisPlace, OpenSearchDoublePlace, ElasticsearchDoublePlace)
     + ((OraclePlace,) if os.environ.get(ORACLE_URL) else ())
     + ((OpenSearchPlace,) if os.environ.get(opensearch_servers.OPENSEARCH_URL) else ())
+    + (OCIDoublePlace,)
+    + ((OCIPlace,) if os.environ.get(OCI_BUCKET) else ())
 }
 """The backends of the shared suite."""
 

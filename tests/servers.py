@@ -55,6 +55,7 @@ BACKENDS = [
     "redis",
     "redis-cluster",
     "opensearch-double",
+    "oci-double",
 ]
 """The backends that the summary names even if no test asked for them."""
 

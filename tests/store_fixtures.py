@@ -110,11 +110,12 @@ def oracle_standin_database(postgresql_server: servers.PostgreSQLServer) -> Iter
     postgresql_server.drop_database(url)
 
 
-LONG = ["elasticsearch-double", "redis-cluster", "postgresql-sync", "mariadb-session", "mariadb-sync"]
+LONG = ["elasticsearch-double", "oci-double", "redis-cluster", "postgresql-sync", "mariadb-session", "mariadb-sync"]
 """Places that only the long tests go through: they run code that others run too.
 
 The double of Elasticsearch shows that searches are refreshed; `tests/opensearch_driver` sees to that, too. What is
-different on a cluster of Redis is in `tests/redis_cluster`. Over a server, a
+different on a cluster of Redis is in `tests/redis_cluster`; over OCI's double runs the driver that runs over S3, and what
+is between it and the service is in `tests/objects`. Over a server, a
 synchronous session does what an asynchronous one does, and one on MariaDB what one on PostgreSQL does,
 with the statements of MariaDB's own backend.
 """
@@ -174,6 +175,10 @@ def _make(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
         server.ensure_running()
         needed |= {"server": server, "url": request.getfixturevalue("mariadb_database")}
         servers.note_ran(made.name, server.version)
+    elif issubclass(made, backends.OCIPlace):
+        bucket = request.getfixturevalue(made.bucket_fixture)
+        needed |= {"bucket": bucket}
+        servers.note_ran(made.name, bucket.version)
     elif issubclass(made, (backends.OpenSearchPlace, backends.RedisPlace)):
         server = request.getfixturevalue(made.server_fixture)
         server.ensure_running()
