@@ -31,7 +31,7 @@ async def save(thread: Thread, plan: Plan) -> PutResult:
                 continue
             result = await _attempt(thread, view, plan, litter, lost)
         except Overtaken as e:
-            place, theirs = Place.of(view.number + 1, None), e.rival and e.rival.checkpoint
+            place, theirs = Place.of(view.number + 1, None), e.rival.checkpoint if e.rival else None
             if theirs is None:  # what says where an id is may be the other's as well
                 litter.difference_update([key for key in litter if key.endswith(f"/{place.text()}")])
             else:

@@ -339,8 +339,8 @@ class Thread:
             if rival is None or rival.record is None or rival.record.state.write != record.state.write:
                 # Others may have gone on long since: whoever follows them record by record never gets there.
                 newest = max([names.number_of(o.key) for o in page.objects], default=0)
-                view = await self.as_of(page.objects) if newest > number else rival
-                raise Overtaken(view or rival, rival and rival.record) from None
+                current = await self.as_of(page.objects) if newest > number else rival
+                raise Overtaken(current or rival, None if rival is None else rival.record) from None
             # An earlier attempt of this very write was done, and its answer lost.
             return View(number, rival.record, rival.listed, not record.state.hides)
         clean = not record.state.hides
