@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import dataclasses
 import importlib.util
-import itertools
 import json
 import os
 import shutil
@@ -23,12 +22,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import opensearch_servers
-import s3_servers
 import servers
 from bucket_contents import BucketContents
+from oci_buckets import OCI_BUCKET, OCIBucket
 from oracle.oracle_standin import JOURNAL
 from oracle.oracle_standin.backend import StandInBackend
 from redis_servers import RedisCluster, RedisServer
@@ -37,12 +36,13 @@ from locus_store.backends.file import FileBackend
 from locus_store.backends.file.formats import load as read_header
 from locus_store.backends.memory import MemoryBackend
 from locus_store.backends.mysql import MySQLBackend
-from locus_store.backends.objects.s3 import S3Backend
+from locus_store.backends.objects.oci import OCIBucketBackend
 from locus_store.backends.opensearch import OpenSearchBackend
 from locus_store.backends.oracle import OracleBackend
 from locus_store.backends.oracle.options import address as oracle_address
 from locus_store.backends.postgresql import PostgreSQLBackend
 from locus_store.backends.redis import RedisBackend
+from locus_store.backends.redis import joining as redis_joining
 from locus_store.backends.redis import layout as redis_layout
 from locus_store.backends.sqlite import SQLiteBackend
 from locus_store.core.backend import Backend
@@ -817,7 +817,7 @@ class RedisPlace(Place):
                 continue
             with node.client() as client:
                 for name, value in client.hgetall(key).items():
-                    if name[:1] == b"b":
+                    if name[:1] in (b"b", b"j"):
                         total += len(value)
                     elif name[:1] == b"c":
                         record = redis_layout.read(value)
@@ -831,14 +831,22 @@ class RedisPlace(Place):
                 "HSET", key, name, redis_layout.with_payload(record, change(redis_layout.read(record).payload))
             )
         else:
-            name = f"b{redis_layout.read(record).own_block}".encode()
-            node.command("HSET", key, name, change(node.command("HGET", key, name)))
+            name, block = self._block(node, key, redis_layout.read(record).own_block)
+            node.command("HSET", key, name, change(block))
 
     def payloads(self, checkpoint_id: str) -> list[bytes]:
         node, key, _, data = self._find(checkpoint_id)
         record = redis_layout.read(data)
-        own = [node.command("HGET", key, f"b{record.own_block}")] if record.own_block else []
+        own = [self._block(node, key, record.own_block)[1]] if record.own_block else []
         return [record.payload, *own]
+
+    @staticmethod
+    def _block(node: RedisServer, key: bytes, number: int) -> tuple[str, bytes]:
+        """The field that has a block, and what is in it."""
+        for name in redis_joining.fields([number]):
+            if (payload := node.command("HGET", key, name)) is not None:
+                return name, payload
+        raise LookupError(f"block {number} of {key!r}")
 
     def _find(self, checkpoint_id: str) -> tuple[RedisServer, bytes, bytes, bytes]:
         for key, node in self.keys().items():
@@ -902,54 +910,39 @@ class RedisClusterPlace(RedisPlace):
 
 # --- object storage ---------------------------------------------------------------------------------------------------
 
-_prefixes = itertools.count(1)
 
+class OCIPlace(BucketContents, Place):
+    """A prefix of a bucket of OCI Object Storage, where ``LOCUS_STORE_TEST_OCI_BUCKET`` names one."""
 
-class S3Place(BucketContents, Place):
-    """A prefix of its own in the bucket of a server that all tests share."""
-
-    name = "s3"
-    server_fixture = "seaweedfs"
+    name = "oci"
+    bucket_fixture = "oci_bucket"
     capabilities = dataclasses.replace(EVERYTHING_SHARED, incremental=False)
-    pooled: ClassVar = {"max_pool_connections": 1}
+    pooled: ClassVar = {"max_requests": 1}
 
-    def __init__(self, *, server: s3_servers.S3Server, **_: Any) -> None:
-        self.server = server
-        self.bucket = server.shared_bucket()
-        self.prefix = f"place-{next(_prefixes)}/"
-        self.arguments = {
-            "bucket": self.bucket.name,
-            "prefix": self.prefix,
-            "endpoint_url": server.endpoint,
-            "region_name": s3_servers.REGION,
-            "aws_access_key_id": s3_servers.ACCESS_KEY,
-            "aws_secret_access_key": s3_servers.SECRET_KEY,
-        }
-        options = urlencode({"endpoint": server.endpoint, "region": s3_servers.REGION})
-        self.url = f"s3://{self.bucket.name}/{self.prefix}?{options}"
-        self.address = json.dumps(["locus_store.backends.objects.s3", "S3Backend", self.arguments])
+    def __init__(self, *, bucket: OCIBucket, **_: Any) -> None:
+        self.bucket = bucket
+        self.bucket.empty()
+        self.url = bucket.url
+        self.address = json.dumps(["locus_store.backends.objects.oci", "OCIBucketBackend", bucket.arguments])
 
     def open(self, **options: Any) -> Backend:
-        return S3Backend(**self.arguments, **options)
+        return OCIBucketBackend(**self.bucket.arguments, **options)
 
     def objects(self) -> dict[str, bytes]:
-        return {key.removeprefix(self.prefix): self.bucket.get(key) for key in self.bucket.sizes(self.prefix)}
-
-    def count(self) -> int:
-        return len(self.bucket.sizes(self.prefix))
+        return self.bucket.objects()
 
     def put(self, key: str, data: bytes) -> None:
-        self.bucket.put(self.prefix + key, data)
+        self.bucket.put(key, data)
 
     def remove(self, key: str) -> None:
-        self.bucket.delete(self.prefix + key)
+        self.bucket.remove(key)
 
 
-class S3MotoPlace(S3Place):
-    """The same over moto, a double."""
+class OCIDoublePlace(OCIPlace):
+    """The same over the double of the service (tests/oci_double): no OCI."""
 
-    name = "s3-moto"
-    server_fixture = "moto"
+    name = "oci-double"
+    bucket_fixture = "oci_double_bucket"
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -957,9 +950,11 @@ class S3MotoPlace(S3Place):
 TABLE: dict[str, type[Place]] = {
     place.name: place
     for place in (MemoryPlace, FilePlace, SQLitePlace, PostgreSQLPlace, MariaDBPlace, OracleStandInPlace)
-    + (RedisPlace, OpenSearchDoublePlace, ElasticsearchDoublePlace, S3Place, S3MotoPlace)
+    + (RedisPlace, OpenSearchDoublePlace, ElasticsearchDoublePlace)
     + ((OraclePlace,) if os.environ.get(ORACLE_URL) else ())
     + ((OpenSearchPlace,) if os.environ.get(opensearch_servers.OPENSEARCH_URL) else ())
+    + (OCIDoublePlace,)
+    + ((OCIPlace,) if os.environ.get(OCI_BUCKET) else ())
 }
 """The backends of the shared suite."""
 

@@ -8,6 +8,7 @@
 `new_seaweedfs`      makes one that belongs to one test
 `oci_double`         session: the double of OCI Object Storage, a process of its own (`oci_double.process.Process`)
 `oci_user`           session: somebody who may sign in to it with an API key
+`oci_double_bucket`  session: a bucket of it; `oci_bucket`: the real one that the environment names (`oci_buckets`)
 `redis_server`       session: a Valkey or Redis; `redis_cluster`: three of them that are one cluster
 `new_redis`          makes servers that belong to one test
 `osmem`, `noida`     session: doubles of OpenSearch and of Elasticsearch (`opensearch_servers`)
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import hypothesis
+import oci_buckets
 import opensearch_servers
 import pytest
 import redis_servers
@@ -46,6 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
         servers.note_missing("opensearch", f"{opensearch_servers.OPENSEARCH_URL} names no server")
     if not os.environ.get("LOCUS_STORE_TEST_ORACLE_URL"):
         servers.note_missing("oracle", "LOCUS_STORE_TEST_ORACLE_URL names no server")
+    if not os.environ.get(oci_buckets.OCI_BUCKET):
+        servers.note_missing("oci", f"{oci_buckets.OCI_BUCKET} names no bucket")
 
 
 # `make test` runs the tests in two processes (pytest-xdist), each with servers of its own: what they record is sent to
@@ -266,6 +270,20 @@ def oci_port(oci_double: OCIDouble, oci_user: OCIUser) -> Iterator[OCIPort]:
     sign_in = SignIn(config_file=str(oci_user.config_file), service_endpoint=oci_double.url)
     yield OCIPort(bucket, sign_in=sign_in)
     oci_double.tell("drop bucket", bucket)
+
+
+@pytest.fixture(scope="session")
+def oci_double_bucket(oci_double: OCIDouble, oci_user: OCIUser) -> oci_buckets.OCIBucket:
+    """The double's bucket for the shared suite, which empties it for each test."""
+    return oci_buckets.DoubleBucket(oci_double, oci_user)
+
+
+@pytest.fixture(scope="session")
+def oci_bucket() -> Iterator[oci_buckets.OCIBucket]:
+    """The real bucket that the environment names, and a prefix in it, which is emptied."""
+    bucket = oci_buckets.NamedBucket()
+    yield bucket
+    bucket.empty()
 
 
 @pytest.fixture(scope="session")

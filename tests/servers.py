@@ -55,7 +55,7 @@ BACKENDS = [
     "redis",
     "redis-cluster",
     "opensearch-double",
-    "s3",
+    "oci-double",
 ]
 """The backends that the summary names even if no test asked for them."""
 

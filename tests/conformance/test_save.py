@@ -158,7 +158,7 @@ async def test_the_size_is_what_the_save_stored(store):
         assert 1_000 < added < 1_500
         assert 0 < same < 500
     else:
-        assert first < added <= same < 57_000
+        assert first < added <= same < 55_000
 
 
 async def test_the_arguments_stand_in_the_order_of_the_interface(store):

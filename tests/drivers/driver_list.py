@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from objects.memory_port import MemoryPort
+
 from locus_store.backends.file import FileDriver
 from locus_store.backends.memory import MemoryDriver
+from locus_store.backends.objects.driver import ObjectDriver
 from locus_store.backends.opensearch import OpenSearchDriver
 from locus_store.backends.opensearch.address import of_url
 from locus_store.backends.redis import RedisDriver
@@ -23,6 +26,7 @@ DRIVERS: dict[str, Callable[[Path, Any, Any], Driver]] = {
     "opensearch-double": lambda _, codec, server: OpenSearchDriver(
         of_url(server.address(server.new_index())), codec=codec
     ),
+    "objects-double": lambda folder, codec, _: ObjectDriver(MemoryPort(), prefix=folder.name, codec=codec),
 }
 """Each makes a driver from the path of a folder, which is not there yet, a codec or None, and its server or None."""
 

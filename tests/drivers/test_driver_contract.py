@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from zlib import compress, decompress
@@ -96,6 +96,42 @@ async def grow(driver: Driver, *steps: tuple[str, Lists], key: Key = KEY, **opti
     return bases
 
 
+def keeping(
+    driver: Driver,
+    checkpoint_id: str,
+    kept: Lists,
+    new: Lists,
+    base: Base,
+    reused: Mapping[int, Sequence[Range]],
+    **options: Any,
+) -> Plan:
+    """A save whose lists begin with lines of its base, and go on with new ones.
+
+    Args:
+        driver: Where it goes. If it stores whole documents, the lines are in the plan again.
+        checkpoint_id: Its id.
+        kept: Those lines of the base.
+        new: The new ones.
+        base: The base.
+        reused: Where the lines of the base are, if they are stored once.
+        options: Others of the plan.
+    """
+    if driver.capabilities.incremental:
+        return make_plan(checkpoint_id, new, reused, base=base, **options)
+    lists = {n: [*kept.get(n, []), *new.get(n, [])] for n in sorted({*kept, *new})}
+    return make_plan(checkpoint_id, lists, **options)
+
+
+def block(driver: Driver, number: int) -> int:
+    """The number of a thread's block; where whole documents are stored, each has one of its own."""
+    return number if driver.capabilities.incremental else 1
+
+
+def freed(driver: Driver, blocks: int) -> int:
+    """How many blocks a sweep says it removed; where whole documents are stored they are part of the checkpoints."""
+    return blocks if driver.capabilities.incremental else 0
+
+
 async def load(driver: Driver, checkpoint_id: str | None = None, key: Key = KEY, now: int | None = None) -> Any:
     stored = await driver.get(key, checkpoint_id, now=now or tick())
     return None if stored is None else document(stored, key)
@@ -174,6 +210,7 @@ class TestPut:
         assert saved.block == 0
         assert await load(driver) == {}
 
+    @pytest.mark.usefixtures("incremental")
     async def test_a_load_reads_only_its_span(self, driver: Driver) -> None:
         await grow(driver, *[(f"c{i}", a(f"x{i}")) for i in range(1, 7)])
         base = base_of(await driver.get(KEY, None, now=tick()))  # type: ignore[arg-type]
@@ -278,16 +315,16 @@ class TestReplace:
 
     async def test_the_only_one(self, driver: Driver) -> None:
         [base] = await grow(driver, ("c1", a("x")))
-        saved = await save(driver, make_plan("c1", a("y"), {1: [Range(1, 1)]}, base=base))
-        assert (saved.version, saved.block, saved.epoch) == (2, 2, base.epoch)
+        saved = await save(driver, keeping(driver, "c1", a("x"), a("y"), base, {1: [Range(1, 1)]}))
+        assert (saved.version, saved.block, saved.epoch) == (2, block(driver, 2), base.epoch)
         assert await load(driver) == out("x", "y")
         assert [i.parent for i in await listed(driver)] == [None]
 
     async def test_frees_what_only_the_old_content_used(self, driver: Driver) -> None:
         [base] = await grow(driver, ("c1", a("x", "y")))
-        plan = make_plan("c1", a("z"), {1: [Range(1, 1, 0, 1)]}, base=base)
+        plan = keeping(driver, "c1", a("x"), a("z"), base, {1: [Range(1, 1, 0, 1)]})
         saved = await save(driver, plan)
-        assert saved.epoch != base.epoch
+        assert (saved.epoch != base.epoch) == driver.capabilities.incremental
         stored = await driver.get(KEY, None, now=tick())
         assert stored is not None
         assert stored.epoch == saved.epoch
@@ -298,7 +335,7 @@ class TestReplace:
         await grow(driver, ("c1", a("x")), ("c2", a("y")), ("c3", a("z")), now=1000)
         plan = make_plan("c2", a("new"), if_exists="in_place", metadata=b"{}", size=5, now=9000)
         saved = await save(driver, plan)
-        assert (saved.version, saved.block) == (2, 4)
+        assert (saved.version, saved.block) == (2, block(driver, 4))
         shown = await listed(driver)
         assert [(i.checkpoint_id, i.version, i.parent) for i in shown] == [
             ("c3", 3, "c2"),
@@ -319,7 +356,7 @@ class TestReplace:
 
     async def test_in_place_makes_bases_stale(self, driver: Driver) -> None:
         [base] = await grow(driver, ("c1", a("x")))
-        await save(driver, make_plan("c1", {}, {1: [Range(1, 1)]}, base=base, if_exists="in_place"))
+        await save(driver, keeping(driver, "c1", a("x"), {}, base, {1: [Range(1, 1)]}, if_exists="in_place"))
         assert await driver.put(KEY, make_plan("c2", {}, {1: [Range(1, 1)]}, base=base)) == Stale()
 
 
@@ -335,7 +372,9 @@ class TestBase:
             assert await driver.put(KEY, make_plan("c2", a("y"), reused, base=wrong)) == Stale()
         assert await driver.put(Key("default", "u"), make_plan("c2", a("y"), reused, base=base)) == Stale()
         assert await ids(driver) == ["c1"]
-        assert (await save(driver, make_plan("c2", a("y"), reused, base=base))).block == 2
+        saved = await save(driver, keeping(driver, "c2", a("x"), a("y"), base, reused))
+        assert saved.block == block(driver, 2)
+        assert await load(driver) == out("x", "y")
 
     async def test_deleted_and_made_again(self, driver: Driver) -> None:
         [base] = await grow(driver, ("c1", a("x")))
@@ -346,14 +385,15 @@ class TestBase:
 
     async def test_an_older_base(self, driver: Driver) -> None:
         first, *_ = await grow(driver, ("c1", a("x")), ("c2", a("y")), ("c3", a("z")))
-        await save(driver, make_plan("d", a("w"), {1: [Range(1, 1)]}, base=first))
+        await save(driver, keeping(driver, "d", a("x"), a("w"), first, {1: [Range(1, 1)]}))
         assert await load(driver) == out("x", "w")
 
     async def test_removals_that_free_nothing_leave_the_epoch(self, driver: Driver) -> None:
         *_, base = await grow(driver, ("c1", a("x")), ("c2", {}), ("c3", {}), ("c4", a("y")))
         dropped = await driver.drop(KEY, ["c1", "c2", "c3"], now=tick())
         assert dropped == Dropped(3, base.epoch, base.epoch)
-        await save(driver, make_plan("c5", {}, {1: [Range(1, 2)]}, base=base))
+        await save(driver, keeping(driver, "c5", a("x", "y"), {}, base, {1: [Range(1, 2)]}))
+        assert await load(driver) == out("x", "y")
 
 
 class TestKeep:
@@ -366,7 +406,7 @@ class TestKeep:
         for i in range(4):
             await save(driver, make_plan(f"c{i}", a(f"x{i}"), keep=2))
         [base] = await grow(driver, ("c4", a("y")), keep=2)
-        await save(driver, make_plan("c5", {}, {1: [Range(4, 5)]}, base=base, keep=1))
+        await save(driver, keeping(driver, "c5", a("x3", "y"), {}, base, {1: [Range(4, 5)]}, keep=1))
         stored = await driver.get(KEY, None, now=tick())
         assert stored is not None
         assert lines_stored(stored) == {'"x3"', '"y"'}
@@ -410,10 +450,11 @@ class TestDrop:
         *_, base = await grow(driver, ("c1", a("x")), ("c2", a("y")), ("c3", a("z")))
         dropped = await driver.drop(KEY, ["c3"], now=tick())
         assert dropped.count == 1
-        assert dropped.epoch_before == base.epoch != dropped.epoch
+        assert dropped.epoch_before == base.epoch
+        assert (dropped.epoch != base.epoch) == driver.capabilities.incremental
         assert await load(driver) == out("x", "y")
         saved = await save(driver, make_plan("c4", a("w")))
-        assert (saved.version, saved.block, saved.epoch) == (4, 4, dropped.epoch)
+        assert (saved.version, saved.block, saved.epoch) == (4, block(driver, 4), dropped.epoch)
         assert (await listed(driver))[0].parent == "c2"
 
     async def test_updated_at_does_not_go_back_with_the_head(self, driver: Driver) -> None:
@@ -427,9 +468,10 @@ class TestDrop:
 
     async def test_a_block_that_is_used_in_part_is_rewritten(self, driver: Driver) -> None:
         [base] = await grow(driver, ("c1", {1: ['"x"', '"y"', '"z"'], 2: ['"p"', '"q"']}))
-        await save(driver, make_plan("c2", {}, {1: [Range(1, 1, 1, 2)], 2: [Range(1, 1, 1)]}, base=base))
+        reused = {1: [Range(1, 1, 1, 2)], 2: [Range(1, 1, 1)]}
+        await save(driver, keeping(driver, "c2", {1: ['"y"'], 2: ['"q"']}, {}, base, reused))
         dropped = await driver.drop(KEY, ["c1"], now=tick())
-        assert dropped.epoch != base.epoch
+        assert (dropped.epoch != base.epoch) == driver.capabilities.incremental
         stored = await driver.get(KEY, None, now=tick())
         assert stored is not None
         assert document(stored) == {1: ['"y"'], 2: ['"q"']}
@@ -437,7 +479,7 @@ class TestDrop:
 
     async def test_a_middle_checkpoint(self, driver: Driver) -> None:
         first, *_ = await grow(driver, ("c1", a("x")), ("c2", a("y")))
-        await save(driver, make_plan("c3", a("z"), {1: [Range(1, 1)]}, base=first))
+        await save(driver, keeping(driver, "c3", a("x"), a("z"), first, {1: [Range(1, 1)]}))
         await driver.drop(KEY, ["c2"], now=tick())
         stored = await driver.get(KEY, None, now=tick())
         assert stored is not None
@@ -530,7 +572,7 @@ class TestThreads:
         assert await names(driver, "globex") == await names(driver, "*") == []
         assert await found(driver, b"1" * 16) == ["c1"]
         assert await found(driver, b"1" * 16, tenant="acme") == ["c2"]
-        assert await driver.trim("acme", older_than=LATE, keep_last=0, now=tick()) == (1, 1, ())
+        assert await driver.trim("acme", older_than=LATE, keep_last=0, now=tick()) == (1, freed(driver, 1), ())
         assert await load(driver) == out("x")
         await driver.drop(KEY, None, now=tick())
         await save(driver, make_plan("c3", key=other), other)
@@ -680,13 +722,13 @@ class TestClone:
         assert await ids(driver, self.U) == ["c2", "c1"]
         assert await load(driver, None, self.U) == out("x", "y")
         saved = await save(driver, make_plan("d", a("w"), key=self.U), self.U)
-        assert (saved.version, saved.block) == (3, 3)
+        assert (saved.version, saved.block) == (3, block(driver, 3))
         assert await ids(driver) == ["c3", "c2", "c1"]
 
     async def test_upto_copies_no_later_entry(self, driver: Driver) -> None:
         [base] = await grow(driver, ("c1", a("x", "secret")))
-        await save(driver, make_plan("c2", {}, {1: [Range(1, 1, 0, 1)]}, base=base))
-        await save(driver, make_plan("c1", {}, {1: [Range(1, 1)]}, base=base))
+        await save(driver, keeping(driver, "c2", a("x"), {}, base, {1: [Range(1, 1, 0, 1)]}))
+        await save(driver, keeping(driver, "c1", a("x", "secret"), {}, base, {1: [Range(1, 1)]}))
         assert await driver.clone(KEY, self.U, upto=2, overwrite=False, now=tick()) == "copied"
         stored = await driver.get(self.U, None, now=tick())
         assert stored is not None
@@ -731,7 +773,7 @@ class TestTrim:
     async def test_frees_blocks(self, driver: Driver) -> None:
         for i in range(4):
             await save(driver, make_plan(f"c{i}", a(f"x{i}")))
-        assert await driver.trim("default", older_than=LATE, keep_last=1, now=tick()) == (3, 3, ())
+        assert await driver.trim("default", older_than=LATE, keep_last=1, now=tick()) == (3, freed(driver, 3), ())
         assert await load(driver) == out("x3")
 
     async def test_everything(self, driver: Driver) -> None:
@@ -820,8 +862,9 @@ async def test_a_codec(make: Make) -> None:
     driver = make(codec)
     plan = make_plan("c1", a("x", "y"), codec=codec)
     base = grown(plan, await save(driver, plan))
-    await save(driver, make_plan("c2", a("z"), {1: [Range(1, 1, 0, 1)]}, base=base, codec=codec))
-    assert (await driver.drop(KEY, ["c1"], now=tick())).epoch != base.epoch
+    await save(driver, keeping(driver, "c2", a("x"), a("z"), base, {1: [Range(1, 1, 0, 1)]}, codec=codec))
+    dropped = await driver.drop(KEY, ["c1"], now=tick())
+    assert (dropped.epoch != base.epoch) == driver.capabilities.incremental
     stored = await driver.get(KEY, None, now=tick())
     assert stored is not None
     assert document(stored, codec=codec) == out("x", "z")
@@ -862,11 +905,12 @@ class TestTogether:
             for i in range(15):
                 while True:
                     before = await driver.get(KEY, None, now=tick())
-                    reused = ranges_of(before) if before else {}
-                    wanted = [*(document(before) if before else {}).get(1, []), f'"{name}{i}"']
-                    plan = make_plan(
-                        f"{name}{i}", a(f"{name}{i}"), reused, base=base_of(before) if before and reused else None
-                    )
+                    kept = document(before) if before else {}
+                    wanted = [*kept.get(1, []), f'"{name}{i}"']
+                    new = a(f"{name}{i}")
+                    plan = make_plan(f"{name}{i}", new)
+                    if before and kept:
+                        plan = keeping(driver, f"{name}{i}", kept, new, base_of(before), ranges_of(before))
                     if isinstance(await driver.put(KEY, plan), Saved):
                         break
                 again = await driver.get(KEY, f"{name}{i}", now=tick())

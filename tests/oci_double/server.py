@@ -114,6 +114,12 @@ class Double:
                 now = time.time()
                 made = {n: Object(bytes.fromhex(d), str(uuid.uuid4()), now, now) for n, d in objects.items()}
                 stored[bucket] = made
+            case "put object":
+                bucket, name, data = given
+                self.buckets.put(bucket, name, bytes.fromhex(data), {})
+            case "remove object":
+                bucket, name = given
+                self.buckets.delete(bucket, name, {})
             case "requests":
                 return self.requests
             case "users":

@@ -165,7 +165,9 @@ class SignedIn:
                 retry_strategy=self._how.retry_strategy or oci.retry.NoneRetryStrategy(),
                 circuit_breaker_strategy=oci.circuit_breaker.NoCircuitBreakerStrategy(),
             )
-            _send_at_once(found)
+            for adapter in found.base_client.session.adapters.values():
+                _send_at_once(adapter)
+                _close_at_once(adapter)
             self._local.client = found
             with self._lock:
                 self._clients.append(found)
@@ -187,9 +189,8 @@ class SignedIn:
             session.close()
 
 
-def _send_at_once(client: Any) -> None:
+def _send_at_once(adapter: Any) -> None:
     """Let a client send an object with the request, and not ask first: that would cost each save a round trip more."""
-    adapter = client.base_client.session.get_adapter("https://")
     send = adapter.send
 
     def at_once(request: Any, *args: Any, **kwargs: Any) -> Any:
@@ -197,6 +198,23 @@ def _send_at_once(client: Any) -> None:
         return send(request, *args, **kwargs)
 
     adapter.send = at_once
+
+
+def _close_at_once(adapter: Any) -> None:
+    """Let a client close its connections when it is told to, and not when the last answer of theirs is forgotten.
+
+    An answer may stand in the traceback of an error that somebody keeps.
+    """
+    close = adapter.close
+
+    def at_once() -> None:
+        pools = adapter.poolmanager.pools
+        for pool in [pools.get(key) for key in pools.keys()]:  # noqa: SIM118  it cannot be iterated
+            if pool is not None:
+                pool.close()
+        close()
+
+    adapter.close = at_once
 
 
 class HandedIn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +20,7 @@ from locus_store.core.errors import BackendError
 async def save(thread: Thread, plan: Plan) -> PutResult:
     """See `Driver.put`."""
     litter: set[str] = set()
+    lost: set[Place] = set()
     view = await thread.newest_to_write()
     attempt = 0
     while True:
@@ -27,10 +29,15 @@ async def save(thread: Thread, plan: Plan) -> PutResult:
                 await finish_removing(thread, view, plan.now)
                 view = await thread.newest_to_write()
                 continue
-            result = await _attempt(thread, view, plan, litter)
+            result = await _attempt(thread, view, plan, litter, lost)
         except Overtaken as e:
-            # What says where this id is may be the other's as well, if it has the same.
-            litter -= {thread.folder.id_at(plan.checkpoint_id, Place.of(view.number + 1, None))}
+            place, theirs = Place.of(view.number + 1, None), e.rival.checkpoint if e.rival else None
+            if theirs is None:  # what says where an id is may be the other's as well
+                litter.difference_update([key for key in litter if key.endswith(f"/{place.text()}")])
+            else:
+                litter.discard(thread.folder.id_at(theirs.checkpoint_id, place))
+            if theirs and theirs.checkpoint_id != plan.checkpoint_id:
+                lost.add(place)
             view = await thread.go_on(attempt, e)
             attempt += 1
             continue
@@ -59,10 +66,10 @@ class _Step:
     keys: list[str] = field(default_factory=list)
 
 
-async def _attempt(thread: Thread, view: View, plan: Plan, litter: set[str]) -> PutResult:
+async def _attempt(thread: Thread, view: View, plan: Plan, litter: set[str], lost: Container[Place]) -> PutResult:
     state = view.alive(plan.now)
     head = view.record.checkpoint if state and view.record else None
-    old = await thread.find(view, plan.checkpoint_id) if state and not plan.fresh_id else None
+    old = await thread.find(view, plan.checkpoint_id, lost) if state and not plan.fresh_id else None
     replaced = old.record.checkpoint if old else None
     epoch = state.epoch if state else 0
     if replaced and replaced.stamp == plan.stamp:
@@ -88,10 +95,10 @@ async def _attempt(thread: Thread, view: View, plan: Plan, litter: set[str]) -> 
     else:
         step = await _at_the_head(thread, view, plan, old, parent)
     cleaning = [] if state is None else [thread.clean(view)]
-    litter |= step.announced.keys()
+    litter.update(step.announced)
     await in_parallel([*[_put(thread, key, data) for key, data in step.announced.items()], *cleaning])
     after = await thread.append(view, step.record)
-    litter -= step.announced.keys()
+    litter.difference_update(step.announced)
     with suppress(BackendError):  # the save is done; what is left does not count and is swept later
         await _clean_up(thread, view, after, step, plan.now)
     return Saved(step.version, step.record.state.epoch, OWN if plan.block is not None else 0)

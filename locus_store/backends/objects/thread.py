@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from locus_store.backends.objects import formats, names
 from locus_store.backends.objects.formats import FIRST_READ, Record, State
 from locus_store.backends.objects.hints import Hint, Hints
 from locus_store.backends.objects.names import COPIED, Folder, Place
-from locus_store.backends.objects.parallel import in_parallel
+from locus_store.backends.objects.parallel import both, in_parallel
 from locus_store.backends.objects.port import (
     PAGE,
     Listed,
@@ -35,19 +36,23 @@ from locus_store.core.frames import Codec, DamagedError, UnknownFormatError
 TRIES = 8
 """How often a read begins again because something was deleted under it."""
 ATTEMPTS = 200
-"""How often a write begins again because others were faster."""
+"""How often a write begins again at least because others were faster."""
+PATIENCE = 30.0
+"""Seconds for which it does so at least."""
 
 
 class Overtaken(Exception):  # noqa: N818  no error: somebody else created the record
     """Somebody else went on from the same record.
 
     Args:
-        view: The thread with what they did; None if that is past already.
+        view: The thread as it is by now; None if that is not known.
+        rival: The record that was created in place of one's own; None if it is not known.
     """
 
-    def __init__(self, view: View | None) -> None:
+    def __init__(self, view: View | None, rival: Record | None = None) -> None:
         super().__init__("another writer was faster")
         self.view = view
+        self.rival = rival
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +135,7 @@ class Thread:
         self.key = key
         self.port = shelf.port
         self.folder = Folder(shelf.prefix, key, name)
+        self._began = time.monotonic()
 
     def marker(self, state: State) -> list[str]:
         """The marker of the thread in a state, if it has one."""
@@ -263,15 +269,21 @@ class Thread:
         listed = await all_listed(self.port, self.folder.ids_of(checkpoint_id))
         return [Place.parse(o.key.rpartition("/")[2]) for o in listed]
 
-    async def find(self, view: View, checkpoint_id: str) -> Found | None:
-        """A checkpoint of a living thread by its id, without its document."""
+    async def find(self, view: View, checkpoint_id: str, not_at: Container[Place] = ()) -> Found | None:
+        """A checkpoint of a living thread by its id, without its document.
+
+        Args:
+            view: The thread.
+            checkpoint_id: Its id.
+            not_at: Where it is known not to be.
+        """
         state, record = view.state, view.record
         assert state is not None
         assert record is not None
         if record.checkpoint is not None and record.checkpoint.checkpoint_id == checkpoint_id:
             return Found(view.number, Place.of(view.number, None), record)
         for place in await self.places_of(checkpoint_id):
-            if not view.counts(place):
+            if place in not_at or not view.counts(place):
                 continue
             try:
                 found = await self.record(place)
@@ -322,9 +334,13 @@ class Thread:
         try:
             etag = await self.create(key, data)
         except ObjectExistsError:
-            rival = await self._read(number, (number, *view.listed), None, whole=False)
+            listing = self.port.list(self.folder.log, limit=2)
+            page, rival = await both(listing, self._read(number, (number, *view.listed), None, whole=False))
             if rival is None or rival.record is None or rival.record.state.write != record.state.write:
-                raise Overtaken(rival) from None
+                # Others may have gone on long since: whoever follows them record by record never gets there.
+                newest = max([names.number_of(o.key) for o in page.objects], default=0)
+                current = await self.as_of(page.objects) if newest > number else rival
+                raise Overtaken(current or rival, None if rival is None else rival.record) from None
             # An earlier attempt of this very write was done, and its answer lost.
             return View(number, rival.record, rival.listed, not record.state.hides)
         clean = not record.state.hides
@@ -345,9 +361,10 @@ class Thread:
 
     async def go_on(self, attempt: int, overtaken: Overtaken) -> View:
         """The thread for the next attempt."""
-        if attempt >= ATTEMPTS - 1:
-            raise StoreBusyError(f"thread {self.key.thread_id!r}: others were faster {ATTEMPTS} times")
-        await pause(min(attempt, 6))
+        if attempt >= ATTEMPTS - 1 and time.monotonic() - self._began > PATIENCE:
+            raise StoreBusyError(f"thread {self.key.thread_id!r}: others were faster {attempt + 1} times")
+        # Whoever waits longer the longer it has waited is overtaken for ever.
+        await pause(min(attempt, 3))
         return self.check(overtaken.view) if overtaken.view else await self.newest_to_write()
 
     async def keys_at(self, places: Iterable[tuple[Place, str | None]]) -> list[str]:

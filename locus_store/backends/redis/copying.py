@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from locus_store.backends.redis import layout
+from locus_store.backends.redis import joining, layout
 from locus_store.backends.redis.index import Index
 from locus_store.backends.redis.keys import Keys
 from locus_store.backends.redis.planning import ChangedError, blocks
@@ -165,11 +165,12 @@ class _Copy:
         used = EntrySet.of([self._references(one) for one in found.checkpoints])
         numbers = [n for first, last in used.blocks() for n in range(first, last + 1)]
         highest = 0
-        async for number, payload in blocks(self._server, keys, numbers, found.removals, found.epoch):
+        fields = joining.fields(numbers)
+        async for field, payload in blocks(self._server, keys, fields, found.removals, found.epoch):
             kept = self._part(payload, used, whole=whole)
             if kept:
-                await self._stage(f"b{number}", kept)
-                highest = number
+                await self._stage(field, kept)
+                highest = max(highest, joining.last(field))
         for one in found.checkpoints:
             rebound = self._rebound(one.record.payload)
             data = one.data if rebound is one.record.payload else layout.with_payload(one.data, rebound)

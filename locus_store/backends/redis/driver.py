@@ -14,11 +14,12 @@ from locus_store.backends.redis import layout
 from locus_store.backends.redis.address import parse
 from locus_store.backends.redis.copying import Copier
 from locus_store.backends.redis.index import Index
+from locus_store.backends.redis.joining import Joiner
 from locus_store.backends.redis.keys import DEFAULT_PREFIX, Keys
 from locus_store.backends.redis.removing import Remover
 from locus_store.backends.redis.saving import Saver
 from locus_store.core.capabilities import EVERYTHING_SHARED
-from locus_store.core.driver import Driver, Dropped, Info, Key, Plan, PutResult, Stored, Trimmed
+from locus_store.core.driver import Driver, Dropped, Info, Key, Plan, PutResult, Saved, Stored, Trimmed
 from locus_store.core.errors import MissingDependencyError, PayloadTooLargeError
 from locus_store.core.frames import Codec, DamagedError
 from locus_store.core.ids import DEFAULT_TENANT, new_epoch
@@ -85,6 +86,7 @@ class RedisDriver(Driver):
         self._index = Index(self._server, self._keys)
         parts = (self._server, self._keys, self._index, codec)
         self._saver, self._remover, self._copier = Saver(*parts), Remover(*parts), Copier(*parts)
+        self._joiner = Joiner(self._server, self._keys, max_piece)
         self._renew = renew_seconds
         self.max_piece = max_piece
 
@@ -94,10 +96,16 @@ class RedisDriver(Driver):
     # -------------------------------------------------------------------------------------------------------- saving
 
     async def put(self, key: Key, plan: Plan) -> PutResult:
-        """See `Driver.put`; a save that removes nothing is one call of one script, and on a cluster three."""
+        """See `Driver.put`; a save that removes nothing is one call of one script, and on a cluster three.
+
+        The save of every fiftieth block is followed by two more, which join the blocks.
+        """
         for piece in (plan.payload, plan.block, plan.metadata):
             self._check_size(piece)
-        return await self._saver.put(key, plan)
+        result = await self._saver.put(key, plan)
+        if isinstance(result, Saved):
+            await self._joiner.after(key, result.block)
+        return result
 
     def _check_size(self, piece: bytes | None) -> None:
         if piece is not None and self.max_piece is not None and len(piece) > self.max_piece:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from locus_store.backends.redis import layout
+from locus_store.backends.redis import joining, layout
 from locus_store.core import payloads
 from locus_store.core.driver import Key
 from locus_store.core.errors import CorruptCheckpointError, TransactionConflictError, UnsupportedFormatError
@@ -46,20 +46,20 @@ class Removal:
         count: That count.
         ids: The checkpoints that go.
         epoch: The epoch afterwards, or None if no block loses anything.
-        blocks: Numbers and what is left of them; nothing if they go.
+        blocks: Fields of blocks and what is left of them; nothing if they go.
     """
 
     guard: str
     count: bytes
     ids: Sequence[str]
     epoch: int | None = None
-    blocks: Sequence[tuple[int, bytes]] = ()
+    blocks: Sequence[tuple[str, bytes]] = ()
 
     def joined(self) -> bytes:
         """The ids as scripts take them."""
         return "\0".join(self.ids).encode()
 
-    def changes(self) -> list[bytes | int]:
+    def changes(self) -> list[bytes | str]:
         """The blocks as scripts take them."""
         return [part for pair in self.blocks for part in pair]
 
@@ -192,17 +192,18 @@ class Planner:
         blocks = await self._losses(survey, lost, EntrySet.of(kept).blocks()) if lost else []
         return Removal("g", survey.changes, ids, new_epoch() if blocks else None, blocks)
 
-    async def _losses(self, survey: Survey, lost: EntrySet, used: Sequence[tuple[int, int]]) -> list[tuple[int, bytes]]:
-        needed = {number for first, last in used for number in range(first, last + 1)}
+    async def _losses(self, survey: Survey, lost: EntrySet, used: Sequence[tuple[int, int]]) -> list[tuple[str, bytes]]:
         numbers = [
             number for first, last in lost.blocks() for number in range(first, min(last, survey.block_count) + 1)
         ]
-        found = [(number, b"") for number in numbers if number not in needed]
-        shared = [number for number in numbers if number in needed]
-        async for number, stored in blocks(self._server, self._keys, shared, survey.removals, survey.epoch):
+        needed = set(joining.fields([number for first, last in used for number in range(first, last + 1)]))
+        names = joining.fields(numbers)
+        found = [(name, b"") for name in names if name not in needed]
+        shared = [name for name in names if name in needed]
+        async for name, stored in blocks(self._server, self._keys, shared, survey.removals, survey.epoch):
             left = self._strip(stored, lost)
             if left is not stored:
-                found.append((number, left or b""))
+                found.append((name, left or b""))
         return found
 
     def _strip(self, payload: bytes, lost: EntrySet) -> bytes | None:
@@ -215,14 +216,14 @@ class Planner:
 
 
 async def blocks(
-    server: Server, keys: Sequence[bytes], numbers: Sequence[int], removals: bytes, epoch: int
-) -> AsyncIterator[tuple[int, bytes]]:
-    """Number and payload of those of some blocks that are there, a few megabytes at a time.
+    server: Server, keys: Sequence[bytes], names: Sequence[str], removals: bytes, epoch: int
+) -> AsyncIterator[tuple[str, bytes]]:
+    """Name and payload of those of some fields with blocks that are there, a few megabytes at a time.
 
     Args:
         server: The server.
         keys: The thread's keys.
-        numbers: The blocks' numbers.
+        names: The fields' names.
         removals: The thread's count of removals.
         epoch: Its epoch.
 
@@ -230,13 +231,13 @@ async def blocks(
         ChangedError: Either is no more what was given.
     """
     at = 0
-    while at < len(numbers):
-        reply = await server.run("blocks", keys, _PIECE, *numbers[at : at + _AT_A_TIME])
+    while at < len(names):
+        reply = await server.run("blocks", keys, _PIECE, *names[at : at + _AT_A_TIME])
         if reply[0] != removals or int(reply[1]) != epoch:
             raise ChangedError
-        for number, payload in zip(numbers[at:], reply[2:], strict=False):
+        for name, payload in zip(names[at:], reply[2:], strict=False):
             if payload:
-                yield number, payload
+                yield name, payload
         at += len(reply) - 2
 
 

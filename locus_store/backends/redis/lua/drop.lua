@@ -11,7 +11,7 @@ local total = call('ZCARD', V)
 local function all()
   local blocks = 0
   for _, name in ipairs(call('HKEYS', H)) do
-    if string.match(name, '^b%d+$') then blocks = blocks + 1 end
+    if string.match(name, '^[bj]%d+$') then blocks = blocks + 1 end
   end
   local there = total > 0 and not expired
   return {text(total), text(blocks), there and f[1] or '', '', '', table.concat(wipe(thread))}

@@ -20,12 +20,30 @@ local record = call('HGET', H, 'c' .. version)
 local found = parse(record)
 local answer = {id, version, epoch, record or ''}
 if not found or found.last == 0 then return answer end
-for start = found.first, found.last, 1000 do
-  local names = {}
-  for number = start, math.min(start + 999, found.last) do names[#names + 1] = 'b' .. text(number) end
-  local blocks = call('HMGET', H, unpack(names))
+local names = {}
+local function take()
+  local blocks = #names > 0 and call('HMGET', H, unpack(names)) or {}
   for i = 1, #names do
     if blocks[i] then answer[#answer + 1] = blocks[i] end
   end
+  names = {}
 end
+for start = math.ceil(found.first / 50) * 50, found.last + 49, 5000 do
+  local ends = {}
+  for stop = start, math.min(start + 4950, found.last + 49), 50 do ends[#ends + 1] = 'j' .. text(stop) end
+  local joined = call('HMGET', H, unpack(ends))
+  for i = 1, #ends do
+    local stop = start + 50 * (i - 1)
+    if joined[i] then
+      take()
+      answer[#answer + 1] = joined[i]
+    else
+      for number = math.max(found.first, stop - 49), math.min(stop, found.last) do
+        names[#names + 1] = 'b' .. text(number)
+      end
+      if #names > 950 then take() end
+    end
+  end
+end
+take()
 return answer

@@ -3,6 +3,7 @@
 -- KEYS of a script about one thread: H, V, R, and on a single server the tenant's I, M, N after them.
 --   H  hash: e epoch, n version, k block count, u updated_at, x expires_at, q record count,
 --            g count of changes, s count of removals, c<version> checkpoint, b<number> block,
+--            j<number> the fifty blocks up to that number, if they were joined; s then counts one more,
 --            t<term> how many checkpoints have the term, r<scope NUL key> record
 --   V  sorted set: checkpoint ids by version
 --   R  sorted set: the names of the records, all with score 0
@@ -108,18 +109,18 @@ local function remove_checkpoint(id, version, lost)
   if found then remove_terms(found.terms, lost) end
 end
 
--- Reads `<number> <payload>` pairs from ARGV up to its end; an empty payload removes the block.
+-- Reads pairs of a block's field and its payload from ARGV up to its end; an empty payload removes the field.
 local function change_blocks()
   local removed = 0
-  local number = arg()
-  while number do
+  local name = arg()
+  while name do
     local payload = arg()
     if payload == '' then
-      removed = removed + call('HDEL', H, 'b' .. number)
+      removed = removed + call('HDEL', H, name)
     else
-      call('HSET', H, 'b' .. number, payload)
+      call('HSET', H, name, payload)
     end
-    number = arg()
+    name = arg()
   end
   return removed
 end
