@@ -802,7 +802,7 @@ class RedisPlace(Place):
                     names = client.hkeys(key)
                     found.update(f"{kind} {name[:1].decode()}" for name in names if len(name) > 1)
                 elif kind == "n":
-                    found[kind] += 1
+                    found[kind] += client.get(key) != b"0"  # that there was nothing is forgotten within the hour
                 else:
                     found[kind] += client.zcard(key)
         return dict(found)
@@ -950,7 +950,7 @@ class OCIDoublePlace(OCIPlace):
 TABLE: dict[str, type[Place]] = {
     place.name: place
     for place in (MemoryPlace, FilePlace, SQLitePlace, PostgreSQLPlace, MariaDBPlace, OracleStandInPlace)
-    + (RedisPlace, OpenSearchDoublePlace, ElasticsearchDoublePlace)
+    + (RedisPlace, RedisClusterPlace, OpenSearchDoublePlace, ElasticsearchDoublePlace)
     + ((OraclePlace,) if os.environ.get(ORACLE_URL) else ())
     + ((OpenSearchPlace,) if os.environ.get(opensearch_servers.OPENSEARCH_URL) else ())
     + (OCIDoublePlace,)

@@ -13,11 +13,11 @@ CASES = [
     *(25, 26, 27, 28, 30, 31, 33),
     *(34, 36, 37, 38, 41),
     *(42, 43, 44, 45),
-    *(47, 48, 49, 50, 51, 53, 58, 59, 62, 63, 64),
+    *(47, 48, 49, 50, 51, 53, 55, 56, 58, 59, 62, 63, 64),
     *(67, 69, 70, 72, 74, 76),
     *(79, 80),
 ]
-"""Without those of object storage, Redis, OpenSearch only (54 to 57, 77), and of poolers (61)."""
+"""Without those of object storage and OpenSearch only (54, 57, 77), and of poolers (61)."""
 
 ELSEWHERE = {
     67: ("migrations/test_bound_setup.py", "test_case_67_in_the_callers_transaction"),

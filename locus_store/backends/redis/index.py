@@ -10,6 +10,7 @@ Whoever reads looks at the threads themselves, and takes out the entries of thos
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,7 +28,6 @@ _PAGE = 5000
 _THREADS = 500
 """How many threads one script looks at."""
 _FEW = 50
-_ATTEMPTS = 5
 
 
 class Listed(NamedTuple):
@@ -37,10 +37,12 @@ class Listed(NamedTuple):
     score: bytes
 
 
-def _lost(tenant: str) -> BackendError:
-    return BackendError(
-        f"the index of tenant {tenant!r} is lost again as soon as it is made anew; does the server evict?"
-    )
+class Found(NamedTuple):
+    """A thread that was looked at: when it was written last, and the digests of all of its terms."""
+
+    thread_id: str
+    updated_at: int
+    terms: bytes
 
 
 class Index:
@@ -146,23 +148,20 @@ class Index:
     async def _page(
         self, tenant: str, start: int, count: int, newer: bytes, prefix: str, now: int
     ) -> tuple[int, list[Listed]]:
-        for _ in range(_ATTEMPTS):
-            reply = await self._server.run("page", self._keys.tenant(tenant), start, count, newer, prefix)
-            if reply[0] != b"lost":
-                break
-            await self.rebuild(tenant, now)
-        else:
-            raise _lost(tenant)
+        reply = await self._server.run("page", self._keys.tenant(tenant), start, count, newer, prefix)
+        if reply[0] == b"lost":
+            rows = await self.rebuild(tenant, now)
+            some = [row for row in rows if -row.updated_at < float(newer)] if newer else rows[start : start + count]
+            return len(some), [
+                Listed(r.thread_id, b"-%d" % r.updated_at) for r in some if r.thread_id.startswith(prefix)
+            ]
         return int(reply[1]), [Listed(reply[i].decode(), reply[i + 1]) for i in range(2, len(reply), 2)]
 
     async def _candidates(self, tenant: str, terms: bytes, now: int) -> list[str]:
-        for _ in range(_ATTEMPTS):
-            reply = await self._server.run("candidates", self._keys.tenant(tenant), terms)
-            if reply[0] != b"lost":
-                break
-            await self.rebuild(tenant, now)
-        else:
-            raise _lost(tenant)
+        reply = await self._server.run("candidates", self._keys.tenant(tenant), terms)
+        if reply[0] == b"lost":
+            wanted = set(layout.digests(terms))
+            return [r.thread_id for r in await self.rebuild(tenant, now) if wanted <= set(layout.digests(r.terms))]
         entries = [(float(reply[i + 1] or 0), reply[i].decode()) for i in range(1, len(reply), 2)]
         return [name for _, name in sorted(entries)]
 
@@ -225,21 +224,31 @@ class Index:
         """The ids of all threads of a tenant, found by looking at all keys; some may have records only."""
         return sorted(set(thread_ids(await self._server.scan(self._keys.threads_of(tenant)))))
 
-    async def rebuild(self, tenant: str, now: int) -> None:
-        """Make the index anew from the threads themselves."""
-        await self.add_missing(tenant, await self.names(tenant), set(), now)
-        await self._server.run("complete", self._keys.tenant(tenant))
+    async def rebuild(self, tenant: str, now: int) -> list[Found]:
+        """Make the index anew from the threads themselves; returns these, newest first."""
+        found = await self._look_at(tenant, await self.names(tenant), now)
+        # A replica, or a server without memory, can only be read: there it is found out again the next time.
+        with contextlib.suppress(BackendError):
+            await self._restore(tenant, found)
+            await self._server.run("complete", self._keys.tenant(tenant))
+        return sorted(found, key=lambda one: (-one.updated_at, one.thread_id))
 
-    async def add_missing(self, tenant: str, names: Sequence[str], listed: set[str], now: int) -> None:
-        """Put those of some threads into the index that are not in it."""
-        missing = [name for name in names if name not in listed]
-        for start in range(0, len(missing), _THREADS):
-            some = missing[start : start + _THREADS]
+    async def _look_at(self, tenant: str, names: Sequence[str], now: int) -> list[Found]:
+        found: list[Found] = []
+        for start in range(0, len(names), _THREADS):
+            some = names[start : start + _THREADS]
             keys = [self._keys.thread(Key(tenant, name))[:1] for name in some]
             replies = [part for reply in await self._server.each("look", keys, now, 1) for part in reply]
             for name, updated, terms in zip(some, replies[::2], replies[1::2], strict=True):
                 if updated not in (b"", b"expired"):
-                    await self.settle(Key(tenant, name), b"", int(updated), terms)
+                    found.append(Found(name, int(updated), terms))
+        return found
+
+    async def _restore(self, tenant: str, found: Sequence[Found]) -> None:
+        """Put into the index what it does not have of some threads."""
+        for start in range(0, len(found), _THREADS):
+            rows = [part for one in found[start : start + _THREADS] for part in one]
+            await self._server.run("restore", self._keys.tenant(tenant), *rows)
 
     async def audit(self, tenant: str, names: Sequence[str], now: int) -> None:
         """Make the index agree with the threads: what a crash or a failover has left is put right.
@@ -258,7 +267,7 @@ class Index:
             if looked < _PAGE:
                 break
         there = dict(await self._alive(tenant, [Listed(*one) for one in listed.items()], now))
-        await self.add_missing(tenant, names, set(listed), now)
+        await self._restore(tenant, await self._look_at(tenant, names, now))
         # Announcements of metadata that no checkpoint has any more.
         after = b""
         while members := await self._server.run("terms", self._keys.tenant(tenant), after, _PAGE):
@@ -272,17 +281,10 @@ class Index:
     async def _withdraw(
         self, tenant: str, announced: dict[str, bytes], listed: dict[str, bytes], there: dict[str, int], now: int
     ) -> None:
-        names = list(announced)
-        for start in range(0, len(names), _THREADS):
-            some = names[start : start + _THREADS]
-            keys = [self._keys.thread(Key(tenant, name))[:1] for name in some]
-            replies = [part for reply in await self._server.each("look", keys, now, 1) for part in reply]
-            for name, updated, terms in zip(some, replies[::2], replies[1::2], strict=True):
-                has = set(layout.digests(terms))
-                stale = b"".join([term for term in layout.digests(announced[name]) if term not in has])
-                if not stale:
-                    continue
-                if self._server.cluster:
-                    await self.settle(Key(tenant, name), listed.get(name, b""), there.get(name), b"", stale)
-                elif not updated:
-                    await self._clean(tenant, [name], stale)
+        has = {
+            one.thread_id: set(layout.digests(one.terms)) for one in await self._look_at(tenant, list(announced), now)
+        }
+        for name, terms in announced.items():
+            stale = b"".join([term for term in layout.digests(terms) if term not in has.get(name, ())])
+            if stale:
+                await self.settle(Key(tenant, name), listed.get(name, b""), there.get(name), b"", stale)

@@ -88,6 +88,7 @@ class Clients:
 
     Attributes:
         cluster: Whether the server is a cluster.
+        timeout: Seconds that an answer is waited for.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class Clients:
         self._address = address
         self._client = client
         self._most = max_connections
-        seconds = TIMEOUT if timeout is None else timeout
+        self.timeout = seconds = TIMEOUT if timeout is None else timeout
         self._options: dict[str, Any] = {
             "protocol": 2,
             "socket_timeout": seconds,

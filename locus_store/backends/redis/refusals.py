@@ -12,7 +12,7 @@ Failure = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 """What a call of redis-py's raises."""
 
 _LOST = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
-_CLUSTER = (exceptions.ClusterDownError, exceptions.SlotNotCoveredError, exceptions.TryAgainError)
+_CLUSTER = (exceptions.ClusterDownError, exceptions.SlotNotCoveredError)
 _DENIED = (exceptions.AuthenticationError, exceptions.AuthorizationError)
 
 
@@ -84,6 +84,12 @@ _MEANINGS = [
 def was_lost(error: BaseException) -> bool:
     """Whether there was no answer, or "not now", so that the same call may be answered when it is made again."""
     return isinstance(error, (*_LOST, *_CLUSTER)) and not isinstance(error, _DENIED)
+
+
+def is_moving(error: BaseException) -> bool:
+    """Whether nothing was done, because the keys are on their way to another node of the cluster."""
+    # A client that is sent to and fro all the time gives up with a plain ClusterError.
+    return isinstance(error, exceptions.TryAgainError) or type(error) is exceptions.ClusterError
 
 
 def was_slow(error: BaseException) -> bool:

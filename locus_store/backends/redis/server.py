@@ -15,7 +15,7 @@ from redis.asyncio import RedisCluster
 
 from locus_store.backends.redis.address import Address
 from locus_store.backends.redis.opening import Client, Clients
-from locus_store.backends.redis.refusals import Failure, translated, was_lost, was_slow
+from locus_store.backends.redis.refusals import Failure, is_moving, translated, was_lost, was_slow
 from locus_store.core.driver import Key
 
 _TRIES = 4
@@ -134,6 +134,7 @@ class Server:
 
     async def _call(self, call: Callable[[Any], Awaitable[Any]], *, again: bool = True) -> Any:
         tried = 0
+        patience = asyncio.get_running_loop().time() + self._clients.timeout
         while True:
             opened = await self._clients.here()
             try:
@@ -146,6 +147,10 @@ class Server:
                     return await call(opened.client)
             except Failure as error:
                 tried += 1
-                if not (again and was_lost(error) and tried < (2 if was_slow(error) else _TRIES)):
+                if is_moving(error):
+                    last = asyncio.get_running_loop().time() > patience
+                else:
+                    last = not (again and was_lost(error) and tried < (2 if was_slow(error) else _TRIES))
+                if last:
                     raise translated(error, self.shown) from error
-            await asyncio.sleep(random.uniform(0.5, 1) * _PAUSE * 2**tried)  # noqa: S311 - no secret
+            await asyncio.sleep(random.uniform(0.5, 1) * _PAUSE * 2 ** min(tried, 3))  # noqa: S311 - no secret

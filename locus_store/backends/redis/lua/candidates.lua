@@ -2,9 +2,9 @@
 -- does not have it).
 I, M, N = KEYS[1], KEYS[2], KEYS[3]
 local wanted = arg()
-if not call('ZSCORE', I, '') then return {call('EXISTS', I) + call('EXISTS', N) == 0 and 'none' or 'lost'} end
-if call('GET', N) ~= '2' then return {call('EXISTS', M) == 0 and 'none' or 'lost'} end
-if not call('ZSCORE', M, '') then return {'lost'} end
+local known = call('GET', N)
+if not call('ZSCORE', I, '') then return {call('EXISTS', I) == 0 and known == '0' and 'none' or 'lost'} end
+if not call('ZSCORE', M, '') then return {call('EXISTS', M) == 0 and known == '1' and 'none' or 'lost'} end
 local function range(term) return '[' .. term, '[' .. term .. '\255' end
 local rarest, fewest
 each_term(wanted, function(term)

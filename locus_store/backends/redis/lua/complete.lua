@@ -1,7 +1,8 @@
--- Says that the index is complete, after it was made anew.
+-- Says that the index is complete, after it was made anew. That there are no threads is remembered for an hour.
 I, M, N = KEYS[1], KEYS[2], KEYS[3]
 if call('EXISTS', I) == 0 then
-  call('DEL', M, N)
+  call('DEL', M)
+  call('SET', N, '0', 'PX', 3600000)
   return 0
 end
 call('ZADD', I, '+inf', '')

@@ -3,7 +3,7 @@
 I, M, N = KEYS[1], KEYS[2], KEYS[3]
 local start, count, newer, prefix = tonumber(arg()), tonumber(arg()), arg(), arg()
 if not call('ZSCORE', I, '') then
-  return {call('EXISTS', I) + call('EXISTS', N) == 0 and 'none' or 'lost', 0}
+  return {call('EXISTS', I) == 0 and call('GET', N) == '0' and 'none' or 'lost', 0}
 end
 local listed
 if newer ~= '' then

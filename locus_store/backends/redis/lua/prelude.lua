@@ -9,7 +9,8 @@
 --   R  sorted set: the names of the records, all with score 0
 --   I  sorted set: thread ids by -updated_at, and '' if it is complete
 --   M  sorted set: <term><thread id>, all with score 0, and '' if it is complete
---   N  says that the tenant has threads: 1, or 2 if some have terms
+--   N  says that the tenant has threads: 1, or 2 if some have had terms; or 0 for the next hour: it had none. Without it
+--      nothing is known, and what there is of I and M is not all, unless it says so
 
 local call = redis.call
 local H, V, R, I, M, N = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -128,12 +129,15 @@ end
 -- ------------------------------------------------------------------------------------------------ the tenant's index
 
 local function open_index()
-  if call('EXISTS', I) == 0 and call('SETNX', N, '1') == 1 then call('ZADD', I, '+inf', '') end
+  if call('EXISTS', I) == 0 and call('GET', N) == '0' then
+    call('ZADD', I, '+inf', '')
+    call('SET', N, '1')
+  end
 end
 
 local function announce_terms(thread, terms)
   if #terms == 0 then return end
-  if call('EXISTS', M) == 0 and call('GET', N) ~= '2' then
+  if call('EXISTS', M) == 0 and call('GET', N) == '1' then
     call('ZADD', M, 0, '')
     call('SET', N, '2')
   end
@@ -141,12 +145,7 @@ local function announce_terms(thread, terms)
 end
 
 local function withdraw_terms(thread, terms)
-  if #terms == 0 then return end
   for _, term in ipairs(terms) do call('ZREM', M, term .. thread) end
-  if call('ZCARD', M) == 1 and call('ZSCORE', M, '') then
-    call('DEL', M)
-    call('SET', N, '1')
-  end
 end
 
 local function unlist(thread)
