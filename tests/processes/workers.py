@@ -18,6 +18,8 @@ from elsewhere import connect
 
 SHARED = "shared"
 REBORN = "reborn"
+TASKS = 3
+"""How many tasks a process that is to be killed has."""
 
 
 def entry(*name: Any) -> dict[str, Any]:
@@ -154,7 +156,7 @@ def save_until_killed(address: str, by: str) -> None:
         store = connect(address)
         found = await store.load(SHARED)
         check(found)
-        await asyncio.gather(*[one_task(store, task) for task in range(3)])
+        await asyncio.gather(*[one_task(store, task) for task in range(TASKS)])
 
     asyncio.run(main())
 

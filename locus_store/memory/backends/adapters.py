@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from locus_store.backends.adapter import StorageBackendAdapter
+from locus_store.backends.redis.backend import DEFAULT_URL as REDIS_URL
+from locus_store.backends.redis.keys import DEFAULT_PREFIX as REDIS_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,9 +153,7 @@ def oracle_checkpointer(
     )
 
 
-def redis_checkpointer(
-    url: str = "redis://localhost:6379", prefix: str = "locus_store:", **kwargs: Any
-) -> RedisCheckpointer:
+def redis_checkpointer(url: str = REDIS_URL, prefix: str = REDIS_PREFIX, **kwargs: Any) -> RedisCheckpointer:
     """Make a checkpointer over Redis or Valkey.
 
     Args:
