@@ -27,6 +27,8 @@ TOGETHER = 50
 _FEWEST = 10
 _SMALL = 64 * 1024
 _MOST = 1024 * 1024
+_TRIES = 3
+"""How often it is tried, where others remove something from the thread meanwhile."""
 
 
 def fields(numbers: Iterable[int]) -> list[str]:
@@ -71,20 +73,24 @@ class Joiner:
         if not block or block % TOGETHER:
             return
         try:
-            await self._join(key, block)
+            for _ in range(_TRIES):
+                if await self._join(key, block):
+                    break
         except BackendError:
             _log.info("blocks up to %d of a thread were not joined", block, exc_info=True)
 
-    async def _join(self, key: Key, block: int) -> None:
+    async def _join(self, key: Key, block: int) -> bool:
+        """Join the blocks up to one; False if something was removed meanwhile."""
         keys = self._keys.thread(key)
         # Neither is sent twice: a save is not to wait for what is not needed.
         found = await self._server.run("unjoined", keys, block, _FEWEST, _SMALL, self._most, again=False)
         if not found:
-            return
+            return True
         removals, epoch, *payloads = found
         try:
             joined = join(payloads)
         except (DamagedError, UnknownFormatError):
-            return  # each stays by itself, so that what is wrong with one is not wrong with all
-        if len(joined) <= self._most:
-            await self._server.run("join", keys, block, removals, epoch, joined, again=False)
+            return True  # each stays by itself, so that what is wrong with one is not wrong with all
+        if len(joined) > self._most:
+            return True
+        return bool(await self._server.run("join", keys, block, removals, epoch, joined, again=False))
