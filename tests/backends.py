@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import importlib.util
+import itertools
 import json
 import os
 import shutil
@@ -22,9 +23,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import opensearch_servers
+import s3_servers
 import servers
 from bucket_contents import BucketContents
 from oci_buckets import OCI_BUCKET, OCIBucket
@@ -37,6 +39,7 @@ from locus_store.backends.file.formats import load as read_header
 from locus_store.backends.memory import MemoryBackend
 from locus_store.backends.mysql import MySQLBackend
 from locus_store.backends.objects.oci import OCIBucketBackend
+from locus_store.backends.objects.s3 import S3Backend
 from locus_store.backends.opensearch import OpenSearchBackend
 from locus_store.backends.oracle import OracleBackend
 from locus_store.backends.oracle.options import address as oracle_address
@@ -945,12 +948,62 @@ class OCIDoublePlace(OCIPlace):
     bucket_fixture = "oci_double_bucket"
 
 
+_prefixes = itertools.count(1)
+
+
+class S3Place(BucketContents, Place):
+    """A prefix of its own in the bucket of a server that all tests share."""
+
+    name = "s3"
+    server_fixture = "seaweedfs"
+    capabilities = dataclasses.replace(EVERYTHING_SHARED, incremental=False)
+    pooled: ClassVar = {"max_pool_connections": 1}
+
+    def __init__(self, *, server: s3_servers.S3Server, **_: Any) -> None:
+        self.server = server
+        self.bucket = server.shared_bucket()
+        self.prefix = f"place-{next(_prefixes)}/"
+        self.arguments = {
+            "bucket": self.bucket.name,
+            "prefix": self.prefix,
+            "endpoint_url": server.endpoint,
+            "region_name": s3_servers.REGION,
+            "aws_access_key_id": s3_servers.ACCESS_KEY,
+            "aws_secret_access_key": s3_servers.SECRET_KEY,
+        }
+        options = urlencode({"endpoint": server.endpoint, "region": s3_servers.REGION})
+        self.url = f"s3://{self.bucket.name}/{self.prefix}?{options}"
+        self.address = json.dumps(["locus_store.backends.objects.s3", "S3Backend", self.arguments])
+
+    def open(self, **options: Any) -> Backend:
+        return S3Backend(**self.arguments, **options)
+
+    def objects(self) -> dict[str, bytes]:
+        return {key.removeprefix(self.prefix): self.bucket.get(key) for key in self.bucket.sizes(self.prefix)}
+
+    def count(self) -> int:
+        return len(self.bucket.sizes(self.prefix))
+
+    def put(self, key: str, data: bytes) -> None:
+        self.bucket.put(self.prefix + key, data)
+
+    def remove(self, key: str) -> None:
+        self.bucket.delete(self.prefix + key)
+
+
+class S3MotoPlace(S3Place):
+    """The same over moto, a double."""
+
+    name = "s3-moto"
+    server_fixture = "moto"
+
+
 # --- the table --------------------------------------------------------------------------------------------------------
 
 TABLE: dict[str, type[Place]] = {
     place.name: place
     for place in (MemoryPlace, FilePlace, SQLitePlace, PostgreSQLPlace, MariaDBPlace, OracleStandInPlace)
-    + (RedisPlace, RedisClusterPlace, OpenSearchDoublePlace, ElasticsearchDoublePlace)
+    + (RedisPlace, RedisClusterPlace, OpenSearchDoublePlace, ElasticsearchDoublePlace, S3Place, S3MotoPlace)
     + ((OraclePlace,) if os.environ.get(ORACLE_URL) else ())
     + ((OpenSearchPlace,) if os.environ.get(opensearch_servers.OPENSEARCH_URL) else ())
     + (OCIDoublePlace,)

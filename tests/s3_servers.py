@@ -105,6 +105,7 @@ class S3Server(ABC):
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._shared: Bucket | None = None
         self._folder = servers.Folder(f"locus-{self.name}-")
         self._log = self._folder.path / "log"
         try:
@@ -145,11 +146,19 @@ class S3Server(ABC):
         bucket.create()
         return bucket
 
+    def shared_bucket(self) -> Bucket:
+        """The bucket that all tests share; each uses keys of its own."""
+        if self._shared is None:
+            self._shared = self.create_bucket()
+        return self._shared
+
     def start(self) -> None:
         """Starts it, and waits until it stores objects; does nothing while it runs."""
         if self._process is not None:
             return
         self._log.write_bytes(b"")
+        if not self.keeps_data:
+            self._shared = None
         self._process = servers.Runner([], None, end="KILL").popen(self._command(), self._log, tied=True)
         # A port that is open says little: the parts of the server find each other later.
         probe = self.bucket("locus-test-ready")

@@ -56,6 +56,7 @@ BACKENDS = [
     "redis-cluster",
     "opensearch-double",
     "oci-double",
+    "s3",
 ]
 """The backends that the summary names even if no test asked for them."""
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import backends
 import pytest
+import s3_servers
 import servers
 from oracle.oracle_standin import install
 from oracle.oracle_standin.backend import create_schema as create_standin_schema
@@ -110,12 +111,21 @@ def oracle_standin_database(postgresql_server: servers.PostgreSQLServer) -> Iter
     postgresql_server.drop_database(url)
 
 
-LONG = ["elasticsearch-double", "oci-double", "redis-cluster", "postgresql-sync", "mariadb-session", "mariadb-sync"]
+LONG = [
+    "elasticsearch-double",
+    "oci-double",
+    "s3",
+    "s3-moto",
+    "redis-cluster",
+    "postgresql-sync",
+    "mariadb-session",
+    "mariadb-sync",
+]
 """Places that only the long tests go through: they run code that others run too.
 
 The double of Elasticsearch shows that searches are refreshed; `tests/opensearch_driver` sees to that, too. What is
 different on a cluster of Redis is in `tests/redis_cluster`; over OCI's double runs the driver that runs over S3, and what
-is between it and the service is in `tests/objects`. Over a server, a
+is between it and the service is in `tests/objects`. Moto runs what SeaweedFS runs, a real S3 server. Over a server, a
 synchronous session does what an asynchronous one does, and one on MariaDB what one on PostgreSQL does,
 with the statements of MariaDB's own backend.
 """
@@ -179,6 +189,16 @@ def _make(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
         bucket = request.getfixturevalue(made.bucket_fixture)
         needed |= {"bucket": bucket}
         servers.note_ran(made.name, bucket.version)
+    elif issubclass(made, backends.S3Place):
+        server = request.getfixturevalue(made.server_fixture)
+        server.ensure_running()
+        needed |= {"server": server}
+        # What URLs leave out. obstore's threads are there before what a test leaves open is looked at.
+        environment = request.getfixturevalue("monkeypatch")
+        environment.setenv("AWS_ACCESS_KEY_ID", s3_servers.ACCESS_KEY)
+        environment.setenv("AWS_SECRET_ACCESS_KEY", s3_servers.SECRET_KEY)
+        servers.run_apart(_start_obstore())
+        servers.note_ran(made.name, server.version)
     elif issubclass(made, (backends.OpenSearchPlace, backends.RedisPlace)):
         server = request.getfixturevalue(made.server_fixture)
         server.ensure_running()
@@ -187,6 +207,13 @@ def _make(request: pytest.FixtureRequest, tmp_path: Path) -> backends.Place:
     else:
         servers.note_ran(made.name)
     return made(**needed)
+
+
+async def _start_obstore() -> None:
+    import obstore
+    from obstore.store import MemoryStore
+
+    await obstore.put_async(MemoryStore(), "key", b"")
 
 
 def only(*names: str) -> pytest.MarkDecorator:

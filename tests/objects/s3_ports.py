@@ -12,16 +12,12 @@ from locus_store.backends.objects.obstore_port import ObstorePort
 from locus_store.backends.objects.s3_create import create_bucket
 from locus_store.backends.objects.s3_options import S3Options
 
-_buckets: dict[str, s3_servers.Bucket] = {}
-
 
 def shared_bucket(server: s3_servers.S3Server) -> s3_servers.Bucket:
     """The bucket of a server that all tests of the session share; each uses keys of its own."""
     server.ensure_running()
     servers.note_ran(server.name, server.version)
-    if server.endpoint not in _buckets:
-        _buckets[server.endpoint] = server.create_bucket()
-    return _buckets[server.endpoint]
+    return server.shared_bucket()
 
 
 def options_for(server: s3_servers.S3Server, **options: Any) -> S3Options:

@@ -190,7 +190,15 @@ class ObstorePort(ObjectPort):
             raise self._error(e) from e.__cause__
 
     async def aclose(self) -> None:
+        if self._store is None:
+            return
+        from obstore.store import MemoryStore
+
         self._store = self._singly = None
+        # What obstore's threads let go of without holding the interpreter is freed at the next call of obstore's, and
+        # with it the connections: here is one, a moment later.
+        await asyncio.sleep(0.01)
+        MemoryStore()
 
     # ----------------------------------------------------------------------------------------------------- the store
 

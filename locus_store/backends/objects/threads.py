@@ -98,6 +98,8 @@ async def living(shelf: Shelf, tenant: str, pattern: str, now: int, *, skip: int
         skip: How many of the first to pass over, unlooked at.
     """
     parsed = patterns.parse(pattern)
+    if parsed.literal == "":
+        return  # no thread has an empty name, and no folder either
     if parsed.literal is not None:
         async for one in _one(shelf, Key(tenant, parsed.literal), now):
             if not skip:
