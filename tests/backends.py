@@ -268,6 +268,7 @@ class FilePlace(Place):
 
 class SQLitePlace(Place):
     name = "sqlite"
+    capabilities = dataclasses.replace(EVERYTHING, search=True)
 
     def __init__(self, *, folder: Path, **_: Any) -> None:
         self.path = folder / "store.db"
@@ -333,6 +334,7 @@ _PAYLOADS = (
 
 class PostgreSQLPlace(Place):
     name = "postgresql"
+    capabilities = dataclasses.replace(EVERYTHING, search=True)
     pooled: ClassVar = {"min_pool_size": 1, "max_pool_size": 1}
 
     def __init__(self, *, server: servers.PostgreSQLServer, url: str, empty: bool = False, **_: Any) -> None:
@@ -372,6 +374,8 @@ class PostgreSQLPlace(Place):
 
     def clear(self) -> None:
         self.execute(_THROW_OUT, *[f"DELETE FROM {table}" for table in TABLES])
+        if self.execute("SELECT to_regclass('locus_store_search_queue')")[0][0] is not None:
+            self.execute(*[f"DROP FUNCTION locus_store_search_note_{n} CASCADE" for n in NOTED], _NO_INDEX, _NO_RECORD)
 
     def connections(self, state: str = "%") -> int:
         """How many connections other than this one the database has, in a state."""
@@ -417,6 +421,9 @@ class PostgreSQLPlace(Place):
         )
 
 
+NOTED = ("threads", "blocks", "checkpoints")
+_NO_INDEX = "DROP TABLE locus_store_search_queue, locus_store_search_texts, locus_store_search_places"
+_NO_RECORD = "DELETE FROM locus_store_schema WHERE id = 2"
 _THROW_OUT = (
     "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
     " WHERE datname = current_database() AND pid <> pg_backend_pid()"

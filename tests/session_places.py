@@ -191,6 +191,7 @@ class SessionPlace(Place):
 
 
 class _SQLite(SessionPlace, SQLitePlace):
+    capabilities = dataclasses.replace(SessionPlace.capabilities, search=True)
     engine_options: ClassVar = {"connect_args": {"timeout": 30}}
 
     def __init__(self, *, folder: Path, **options: Any) -> None:
@@ -231,6 +232,8 @@ def empty_sqlite_file(folder: Path) -> bytes:
 
 
 class _PostgreSQL(SessionPlace, PostgreSQLPlace):
+    capabilities = dataclasses.replace(SessionPlace.capabilities, search=True)
+
     def host_url(self) -> str:
         return over(self.client, self.url)
 

@@ -380,7 +380,7 @@ class Driver(ABC):
         rows = await self.threads(tenant, pattern, limit=None, offset=0, now=now)
         return Clues([Clue(thread_id, None) for thread_id, _ in rows], complete=True)
 
-    async def enable_search(self) -> None:
+    async def enable_search(self, *, allow_plain_text: bool) -> None:
         """Make the index that `clues` needs, for what is stored already too; idempotent. Without one: nothing to do."""
         if not self.capabilities.search:
             raise UnsupportedOperationError(type(self).__name__, "search")

@@ -11,7 +11,9 @@
     ├── ThreadExistsError                          `copy_thread` onto a thread that is there
     ├── ConflictError                              `expected_version` is not the head's version
     ├── UnsupportedOperationError   (NotImplementedError)  this backend lacks the ability
-    │   └── TransactionNotAllowedError             it cannot be done inside a transaction of the caller's
+    │   ├── TransactionNotAllowedError             it cannot be done inside a transaction of the caller's
+    │   └── SearchNotEnabledError                  the database has no index of words yet
+    ├── PlainTextError                             an index of words would show what the codec hides
     ├── MissingDependencyError      (ImportError)  a driver's client is not installed
     ├── SchemaError                                the database's schema and this release differ
     │   ├── SchemaNotReadyError                    missing, or older than this release
@@ -132,6 +134,14 @@ class UnsupportedOperationError(LocusStoreError, NotImplementedError):
 
 class TransactionNotAllowedError(UnsupportedOperationError):
     """A store that is bound to a transaction of the caller's cannot do this: it would end that transaction."""
+
+
+class SearchNotEnabledError(UnsupportedOperationError):
+    """The database has no index of words: ``await backend.enable_search()`` makes one, once and for all processes."""
+
+
+class PlainTextError(LocusStoreError):
+    """An index of words would keep in readable form what the store's codec may be there to hide."""
 
 
 class MissingDependencyError(LocusStoreError, ImportError):

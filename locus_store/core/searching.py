@@ -51,6 +51,8 @@ class Searching(Listings):
         strings of a document. All words must be in one text. Case does not count. What stands in double quotes, and a
         piece like ``a_b`` that has no spaces, is a phrase. Nothing else has a meaning, so any text is a query.
 
+        On SQLite and PostgreSQL it must have been switched on once: `enable_search`.
+
         Args:
             query: The words. Without any, nothing is found.
             limit: How many hits at the most; None for all.
@@ -62,6 +64,7 @@ class Searching(Listings):
 
         Raises:
             UnsupportedOperationError: This backend cannot search.
+            SearchNotEnabledError: It could, but this database has no index yet.
             UnsupportedFormatError: Something went through a codec that this store was not given, or a newer release
                 wrote it. What is damaged is passed over.
         """
@@ -69,8 +72,7 @@ class Searching(Listings):
         if not isinstance(pattern, str):
             raise TypeError(f"pattern must be a str, got {type(pattern).__name__}")
         wanted = Query.parse(query)
-        if not self._driver.capabilities.search:
-            raise UnsupportedOperationError(type(self).__name__, "search")
+        self._check_can_search()
         if not wanted.phrases or limit == 0 or not patterns.parse(pattern).possible:
             return []
         most = None if limit is None else max(_FEWEST, _FACTOR * limit)
@@ -91,19 +93,31 @@ class Searching(Listings):
                 ]
             most *= _FACTOR
 
-    async def enable_search(self) -> None:
-        """Make this storage searchable, for what is stored already and all that will be; may be called at any time.
+    async def enable_search(self, *, allow_plain_text: bool = False) -> None:
+        """Make this database searchable: an index of words, for what is stored already and all that will be.
 
-        The backends that can search now can do so from the beginning, so that there is nothing to be made.
+        It is made once, for all tenants and all processes, and may be called again at any time. It takes the right to
+        create tables. Where a search reads everything (in memory, files) there is nothing to do.
+
+        Args:
+            allow_plain_text: Make it though the store has a codec that may be there to keep texts secret (any but
+                `ZlibCodec`): the index holds their words in readable form.
 
         Raises:
+            PlainTextError: The store has such a codec, and this was not allowed.
             UnsupportedOperationError: This backend cannot search.
         """
-        await self._driver.enable_search()
+        self._check_can_search()
+        await self._driver.enable_search(allow_plain_text=allow_plain_text)
 
     async def disable_search(self) -> None:
-        """Take back what `enable_search` made; nothing happens if that was nothing. Raises as it does."""
+        """Remove the index of words with all that is in it; nothing happens if there is none."""
+        self._check_can_search()
         await self._driver.disable_search()
+
+    def _check_can_search(self) -> None:
+        if not self._driver.capabilities.search:
+            raise UnsupportedOperationError(type(self).__name__, "search")
 
     async def _follow(self, clues: Iterable[Clue], query: Query, limit: int | None) -> list[_Hit]:
         """The best matches in the places that the clues name."""

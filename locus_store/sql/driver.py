@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
@@ -11,11 +10,10 @@ from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 from sqlalchemy import Connection
 
 from locus_store.core.capabilities import EVERYTHING_SHARED
-from locus_store.core.driver import Driver, Dropped, Info, Key, Plan, PutResult, Saved, Stored, Trimmed
+from locus_store.core.driver import Dropped, Info, Key, Plan, PutResult, Saved, Stored, Trimmed
 from locus_store.core.errors import LocusStoreError, PayloadTooLargeError, ReferencedError
-from locus_store.core.frames import Codec
 from locus_store.sql import copying, reading, records, removal, sealing, sweeping
-from locus_store.sql.dialects.base import Dialect
+from locus_store.sql.searching import SearchingDriver
 
 if TYPE_CHECKING:
     from locus_store.sql.binding import BoundSQLDriver
@@ -28,7 +26,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SQLDriver(Driver):
+class SQLDriver(SearchingDriver):
     """All primitives as functions of a synchronous `sqlalchemy.Connection`, each run in one transaction.
 
     Attributes:
@@ -40,14 +38,11 @@ class SQLDriver(Driver):
         seals: Join small blocks now and then, in a transaction of its own after a save. Never in a caller's.
     """
 
-    dialect: Dialect
-    codec: Codec | None = None
     modules: frozenset[str] = frozenset({"sqlalchemy"})
     seals: bool = False
     capabilities = replace(EVERYTHING_SHARED, transactions=True)
     tables_seen = False
     creates_schema = False
-    _schema: str | None = None
 
     def bound(self, target: object) -> BoundSQLDriver:
         """See `Driver.bound`."""
@@ -59,17 +54,6 @@ class SQLDriver(Driver):
         """Whether an error came from the database or the way to it, and not from a mistake in a program."""
         # What a pool meets while it replaces a connection comes as the driver's error, or an adapter's of SQLAlchemy.
         return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in self.modules
-
-    @abstractmethod
-    async def _read(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a function that only reads, in one transaction."""
-
-    @abstractmethod
-    async def _write(self, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a function in one transaction, commit it, and return what it returned.
-
-        The function may be run again from the start after the database undid the transaction.
-        """
 
     async def _change(
         self, key: Key, function: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs
@@ -172,6 +156,7 @@ class SQLDriver(Driver):
                 else:
                     checkpoints += done.checkpoints
                     blocks += done.blocks
+        await self._fill_index_if_there()
         return Trimmed(checkpoints, blocks, tuple(skipped))
 
     # ------------------------------------------------------------------------------------------------------- records

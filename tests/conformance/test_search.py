@@ -9,7 +9,7 @@ from elsewhere import connect
 
 from locus_store import ZlibCodec
 from locus_store.core import patterns
-from locus_store.core.errors import UnsupportedFormatError, UnsupportedOperationError
+from locus_store.core.errors import PlainTextError, UnsupportedFormatError, UnsupportedOperationError
 from locus_store.core.messages import Message
 from locus_store.core.state import AgentState
 from locus_store.core.texts import texts_of
@@ -379,12 +379,18 @@ async def test_compressed_texts_are_searched(open_store):
     assert await found(store, "needle") == [("t", "a")]
 
 
-async def test_texts_behind_another_codec_are_found(open_store):
+async def test_texts_behind_another_codec_are_indexed_only_if_that_is_allowed(open_store):
     store = open_store(codec=Reversing())
     if not store.capabilities.search:
         pytest.skip("it cannot search")
     await store.save("t", said("needle"), "a")
-    await store.enable_search()
+    try:
+        await store.enable_search()
+    except PlainTextError as error:
+        assert "allow_plain_text=True" in str(error)
+        with pytest.raises(UnsupportedOperationError, match=r"enable_search"):
+            await store.search("needle")
+        await store.enable_search(allow_plain_text=True)
     assert await found(store, "needle") == [("t", "a")]
     await store.copy_thread("t", "u")
     assert sorted(await found(store, "needle")) == [("t", "a"), ("u", "a")]

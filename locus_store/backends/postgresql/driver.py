@@ -52,7 +52,7 @@ class PostgreSQLDriver(AsyncSQLDriver):
     """
 
     dialect: PostgreSQLDialect
-    capabilities = replace(AsyncSQLDriver.capabilities, reclaim=True)
+    capabilities = replace(AsyncSQLDriver.capabilities, reclaim=True, search=True)
     max_piece = PostgreSQLDialect.max_piece
     seals = True
     modules = AsyncSQLDriver.modules | {"asyncpg"}

@@ -53,7 +53,7 @@ class SQLiteDriver(SQLDriver):
         self.codec = codec
         self.creates_schema = create_schema or in_memory
         self.capabilities = replace(
-            SQLDriver.capabilities, reclaim=True, persistent=not in_memory, shared=not in_memory
+            SQLDriver.capabilities, reclaim=True, search=True, persistent=not in_memory, shared=not in_memory
         )
         self._engine = SQLiteEngine(
             Settings(

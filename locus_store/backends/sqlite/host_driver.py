@@ -39,7 +39,7 @@ class HostSQLiteDriver(AsyncSQLDriver):
         )
         self.busy_timeout = busy_timeout
         in_a_file = engine.url.database not in (None, "", ":memory:")
-        self.capabilities = replace(HostSQLiteDriver.capabilities, persistent=in_a_file, shared=in_a_file)
+        self.capabilities = replace(HostSQLiteDriver.capabilities, search=True, persistent=in_a_file, shared=in_a_file)
 
     def _options(self, isolation: str) -> dict[str, Any]:
         # SQLAlchemy would send a pragma to set a level; SQLite's transactions are serializable.

@@ -7,6 +7,7 @@ Revises:
 import sqlalchemy as sa
 from alembic import op
 
+from locus_store.sql.search.removal import index_removal
 from locus_store.sql.types import TABLE_OPTIONS, Digest, Identifier, ascii_name, frames, surrogate_key
 
 revision = "ls0001"
@@ -127,6 +128,8 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     schema = op.get_context().opts.get("locus_store_schema")
+    for statement in index_removal(op.get_context().dialect, schema):
+        op.execute(statement)
     op.drop_table("locus_store_schema", schema=schema)
     op.drop_table("locus_store_records", schema=schema)
     op.drop_table("locus_store_terms", schema=schema)

@@ -20,6 +20,7 @@ from locus_store.core.errors import (
 from locus_store.core.frames import Codec
 from locus_store.core.patterns import Pattern
 from locus_store.sql import reading, writing
+from locus_store.sql.search.index import WordIndex
 from locus_store.sql.statements import LOCK_THREAD, THREADS, ThreadRow
 
 INSERT_THREAD = insert(THREADS)
@@ -53,12 +54,14 @@ class Dialect:
         max_piece: Bytes that one value may have, or None for no limit.
         snapshot_reads: All statements of one read transaction see the same state.
         exact_patterns: `matches` decides exactly as `Pattern.regex` does.
+        index: How words are found, or None where they are not.
     """
 
     names: frozenset[str] = frozenset()
     max_piece: int | None = None
     snapshot_reads = False
     exact_patterns = True
+    index: WordIndex | None = None
 
     def joining(self) -> Dialect:
         """The dialect for a transaction that the caller began, with whatever isolation the caller wants."""
@@ -79,6 +82,10 @@ class Dialect:
 
     def lacks_schema(self, error: BaseException) -> bool:
         """Whether the database said that a table or column is not there."""
+        return False
+
+    def may_not_write(self, error: BaseException | None) -> bool:
+        """Whether the database refused a write because this user, this session or all of it may only read."""
         return False
 
     def classify(self, error: BaseException) -> Kind:

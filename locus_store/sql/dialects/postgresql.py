@@ -14,6 +14,7 @@ from locus_store.core.driver import Key, Stored
 from locus_store.core.errors import BackendError, ReferencedError
 from locus_store.sql.dialects.base import Dialect, Kind, root
 from locus_store.sql.dialects.postgresql_load import LOAD_BY_ID, LOAD_HEAD, stored
+from locus_store.sql.search.postgresql import POSTGRESQL_INDEX
 from locus_store.sql.statements import THREADS
 
 # SQLSTATE codes.
@@ -23,6 +24,7 @@ _REFERENCED = {"23503", "23001"}
 _BUSY = {"55P03"}
 _GONE = {"53300", "57P01", "57P02", "57P03", "57P04", "57P05"}
 NO_SCHEMA = {"3F000", "42P01", "42703"}
+_READ_ONLY = {"25006", "42501"}
 _MIXED_UP = {"26000", "42P05", "08P01"}
 _NAMELESS = (
     "if a pooler in transaction mode is before the server (PgBouncer), make the engine with connect_args="
@@ -48,10 +50,15 @@ class PostgreSQLDialect(Dialect):
     names = frozenset({"postgresql"})
     # A value has at most 1 GB, a message to the server too, and a save puts a block and a rest into one.
     max_piece = 500_000_000
+    index = POSTGRESQL_INDEX
 
     def lacks_schema(self, error: BaseException) -> bool:
         """See `Dialect.lacks_schema`."""
         return sqlstate(error) in NO_SCHEMA
+
+    def may_not_write(self, error: BaseException | None) -> bool:
+        """See `Dialect.may_not_write`."""
+        return error is not None and sqlstate(error) in _READ_ONLY
 
     def classify(self, error: BaseException) -> Kind:
         """See `Dialect.classify`; by SQLSTATE, and by the driver's own classes for what the server did not say."""

@@ -10,7 +10,8 @@ from sqlalchemy import ColumnElement, Connection, bindparam, exc, update
 
 from locus_store.core.driver import Key
 from locus_store.core.patterns import Pattern, Wildcard
-from locus_store.sql.dialects.base import INSERT_THREAD, Dialect, Kind
+from locus_store.sql.dialects.base import INSERT_THREAD, Dialect, Kind, root
+from locus_store.sql.search.sqlite import SQLITE_INDEX
 from locus_store.sql.statements import THREADS, ThreadRow
 
 _KINDS = {
@@ -38,6 +39,7 @@ class SQLiteDialect(Dialect):
     # SQLite's own limit is 1,000,000,000 bytes for a value and for a row together.
     max_piece = 999_000_000
     snapshot_reads = True
+    index = SQLITE_INDEX
 
     def joining(self) -> Dialect:
         """See `Dialect.joining`."""
@@ -51,6 +53,11 @@ class SQLiteDialect(Dialect):
         """See `Dialect.lacks_schema`; there is no code of its own for it."""
         found = error.orig if isinstance(error, exc.DBAPIError) else error
         return str(found).startswith(("no such table", "no such column"))
+
+    def may_not_write(self, error: BaseException | None) -> bool:
+        """See `Dialect.may_not_write`."""
+        code = None if error is None else getattr(root(error), "sqlite_errorcode", None)
+        return code is not None and code & 0xFF == sqlite3.SQLITE_READONLY
 
     def classify(self, error: BaseException) -> Kind:
         """See `Dialect.classify`."""
