@@ -1,11 +1,11 @@
 """The keys of objects: ids made safe, numbers that sort newest first.
 
-    <prefix><tenant>/m/<inverted µs>.<expiry µs or 0>.<mark>.<thread>   a marker: a thread written at that time
-    <prefix><tenant>/d/<thread>/v/<inverted number>       a record of the thread's log
-    <prefix><tenant>/d/<thread>/w/<token>/<inverted version>     a copied checkpoint
-    <prefix><tenant>/d/<thread>/x/<token>                 what an old checkpoint was replaced with in place
-    <prefix><tenant>/d/<thread>/i/<checkpoint id>/<place> says where the checkpoint with that id is
-    <prefix><tenant>/d/<thread>/r/<life>/<inverted number>       keyed values of the thread
+    <prefix>.locus/<tenant>/m/<inverted µs>.<expiry µs or 0>.<mark>.<thread>   a marker: a thread written at that time
+    <prefix>.locus/<tenant>/d/<thread>/v/<inverted number>       a record of the thread's log
+    <prefix>.locus/<tenant>/d/<thread>/w/<token>/<inverted version>     a copied checkpoint
+    <prefix>.locus/<tenant>/d/<thread>/x/<token>                 what an old checkpoint was replaced with in place
+    <prefix>.locus/<tenant>/d/<thread>/i/<checkpoint id>/<place> says where the checkpoint with that id is
+    <prefix>.locus/<tenant>/d/<thread>/r/<life>/<inverted number>       keyed values of the thread
 
 A tenant, a thread's id and a checkpoint's id stand in a key with every byte outside ``[A-Za-z0-9_-]`` as ``.`` and two
 hexadecimal digits: all that is left needs no escaping anywhere. An id that would be too long stands there as ``.h`` and
@@ -23,6 +23,8 @@ from typing import NamedTuple
 from locus_store.core.driver import Key
 
 LONGEST_PREFIX = 256
+OURS = ".locus"
+"""The segment that no prefix has and that follows each, so that one store's objects are never taken for another's."""
 _LONGEST = 190
 _NUMBERS = 10**12
 _TIMES = 10**20
@@ -63,6 +65,8 @@ def check_prefix(prefix: str) -> str:
     segments = prefix.strip("/").split("/")
     if prefix.strip("/") and any(s in ("", ".", "..") for s in segments):
         raise ValueError(f"prefix must have no empty segment and no '.' or '..', got {prefix!r}")
+    if OURS in segments:
+        raise ValueError(f"prefix must have no segment {OURS!r}, under which stores keep their objects, got {prefix!r}")
     if not prefix.isprintable() or len(prefix.encode()) > LONGEST_PREFIX:
         raise ValueError(f"prefix must be printable and have at most {LONGEST_PREFIX} bytes, got {prefix[:64]!a}")
     return f"{prefix.strip('/')}/" if prefix.strip("/") else ""
@@ -148,7 +152,7 @@ class Tenant:
     """
 
     def __init__(self, prefix: str, tenant: str) -> None:
-        root = f"{prefix}{encode(tenant)}/"
+        root = f"{prefix}{OURS}/{encode(tenant)}/"
         self.markers = f"{root}m/"
         self.threads = f"{root}d/"
 
@@ -181,7 +185,6 @@ class Folder:
         self.root = f"{self.tenant.threads}{self.name}/"
         self.log = f"{self.root}v/"
         self.ids = f"{self.root}i/"
-        self.values = f"{self.root}r/"
 
     def at(self, place: Place) -> str:
         """The object with a checkpoint."""
@@ -207,9 +210,13 @@ class Folder:
         """The object that says that a checkpoint is at a place."""
         return f"{self.ids_of(checkpoint_id)}{place.text()}"
 
+    def values_of(self, life: str) -> str:
+        """What the keys of a life's keyed values begin with."""
+        return f"{self.root}r/{life}/"
+
     def value(self, life: str, number: int) -> str:
         """Keyed values that were stored in one step."""
-        return f"{self.values}{life}/{_number(number)}"
+        return f"{self.values_of(life)}{_number(number)}"
 
     def parse(self, key: str) -> tuple[str, str, Place | None]:
         """Kind, token (of a ``w``, ``x``) or name (of an ``i``, an ``r``), and the place that a key is or points at."""

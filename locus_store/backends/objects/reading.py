@@ -55,16 +55,15 @@ async def _named(thread: Thread, checkpoint_id: str, now: int, *, whole: bool) -
         page, places = await both(thread.port.list(thread.folder.log, limit=2), thread.places_of(checkpoint_id))
         if not places:
             return None
-        first = places[0]
-        view, guess = await both(thread.as_of(page.objects), _read(thread, first, whole=whole))
+        reads = in_parallel([_read(thread, place, whole=whole) for place in places])
+        view, read = await both(thread.as_of(page.objects), reads)
         if view is None:
             continue
         if view.damage is None and view.alive(now) is None:
             return None
-        for place in places:
+        for place, record in zip(places, read, strict=True):
             if view.damage is None and not view.counts(place):
                 continue
-            record = guess if place is first else await _read(thread, place, whole=whole)
             if isinstance(record, Exception):
                 raise record
             if record is not None and record.checkpoint and record.checkpoint.checkpoint_id == checkpoint_id:

@@ -43,10 +43,11 @@ async def garbage(thread: Thread, view: View, keys: Iterable[str], now: int, *, 
     def nobodys(token: str) -> bool:
         return token in over or names.time_of(token) < now - UNFINISHED
 
+    there = set(keys)
     found: list[str] = []
     claims: dict[Place, list[str]] = {}
     open_ones: list[str] = []
-    for key in keys:
+    for key in there:
         kind, token, place = thread.folder.parse(key)
         if place is None:  # keyed values
             if not (living and token == living.life) and nobodys(token):
@@ -63,8 +64,10 @@ async def garbage(thread: Thread, view: View, keys: Iterable[str], now: int, *, 
             found.append(key)
     found += [
         key
-        for keys in await in_parallel([_false(thread, p, c) for p, c in claims.items() if len(c) > 1])
-        for key in keys
+        for some in await in_parallel(
+            [_false(thread, p, c) for p, c in claims.items() if len(c) > 1 or thread.folder.at(p) not in there]
+        )
+        for key in some
     ]
     found += [
         key
@@ -75,10 +78,12 @@ async def garbage(thread: Thread, view: View, keys: Iterable[str], now: int, *, 
 
 
 async def _false(thread: Thread, place: Place, claims: list[str]) -> list[str]:
-    """Of several objects that say that a checkpoint of theirs is at a place, those that are wrong."""
+    """Of the objects that say that a checkpoint of theirs is at a place, those that are wrong."""
     with suppress(DamagedError, UnknownFormatError):
         found = await thread.record(place)
-        if found is not None and found[0].checkpoint is not None:
+        if found is None:
+            return claims
+        if found[0].checkpoint is not None:
             right = thread.folder.id_at(found[0].checkpoint.checkpoint_id, place)
             return [key for key in claims if key != right]
     return []

@@ -108,7 +108,7 @@ async def _step(thread: Thread, view: View, older_than: int, keep_last: int, now
     positions = await thread.positions(view)
     if positions is None:
         raise Overtaken(None)
-    if not view.alive(now):
+    if not view.alive(now) or await _is_empty(thread, view, now):
         await remove_thread(thread, view, now)
         return len(positions[0]), await thread.newest()
     old = await _older(thread, view, positions[0][keep_last:], older_than)
@@ -116,6 +116,15 @@ async def _step(thread: Thread, view: View, older_than: int, keep_last: int, now
         return 0, view
     await remove(thread, view, dict.fromkeys(old), now)
     return len(old), await thread.newest()
+
+
+async def _is_empty(thread: Thread, view: View, now: int) -> bool:
+    """Whether a thread was made for something that did not come, and will not."""
+    assert view.state is not None
+    assert view.record is not None
+    if view.record.checkpoint is not None or names.time_of(view.state.write) >= now - UNFINISHED:
+        return False
+    return not (await thread.port.list(thread.folder.values_of(view.state.life), limit=1)).objects
 
 
 async def _older(thread: Thread, view: View, positions: Sequence[int], than: int) -> Sequence[int]:

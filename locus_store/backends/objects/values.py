@@ -152,7 +152,7 @@ async def all_values(thread: Thread, life: str) -> Values:
 
 
 async def _numbers(thread: Thread, life: str) -> list[int]:
-    listed = await all_listed(thread.port, f"{thread.folder.values}{life}/")
+    listed = await all_listed(thread.port, thread.folder.values_of(life))
     return [names.number_of(o.key) for o in listed]
 
 
