@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Literal
 
-from locus_store.backends.objects import formats
+from locus_store.backends.objects import formats, names
 from locus_store.backends.objects.formats import Checkpoint, Record
 
-_IN_THREAD = re.compile(r"(?P<thread>[^/]+/d/[^/]+)/(?P<kind>[vwxir])/")
+_IN_THREAD = re.compile(rf"(?P<thread>{re.escape(names.OURS)}/[^/]+/d/[^/]+)/(?P<kind>[vwxir])/")
 _TOKEN = re.compile(r"(?<=[/xw])\d{20}(?=-[0-9a-f]{16})")
 
 

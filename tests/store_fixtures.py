@@ -20,6 +20,7 @@ import backends
 import pytest
 import s3_servers
 import servers
+from bucket_contents import BucketContents
 from oracle.oracle_standin import install
 from oracle.oracle_standin.backend import create_schema as create_standin_schema
 from session_places import SESSIONS
@@ -129,6 +130,9 @@ is between it and the service is in `tests/objects`. Moto runs what SeaweedFS ru
 synchronous session does what an asynchronous one does, and one on MariaDB what one on PostgreSQL does,
 with the statements of MariaDB's own backend.
 """
+
+OBJECTS = [name for name, place in backends.TABLE.items() if issubclass(place, BucketContents)]
+"""Those that lie in buckets, where each step is a request or several."""
 
 _ASYNC_SESSIONS = [name for name in SESSIONS if name.endswith("-session")]
 

@@ -206,8 +206,11 @@ async def test_case_11_damage_does_not_spread_to_the_blocks_that_are_joined_with
     for i in range(1, 30):
         assert await reader.load("t", f"c{i}") == {"messages": document["messages"][: 2 * i]}
     for i in (30, 50, 101):
-        with pytest.raises(CorruptCheckpointError):
-            await reader.load("t", f"c{i}")
+        if i == 30 or store.capabilities.incremental:
+            with pytest.raises(CorruptCheckpointError):
+                await reader.load("t", f"c{i}")
+        else:
+            assert await reader.load("t", f"c{i}") == {"messages": document["messages"][: 2 * i]}
 
 
 @pytest.mark.parametrize("what", ["payload", "block"])

@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from histories import message
-from store_fixtures import briefly, only
+from store_fixtures import OBJECTS, briefly, only
 
 ENDURANCE = pytest.mark.endurance
 
 
+@briefly(*OBJECTS)
 async def test_case_34_the_newest_is_the_last_even_if_the_clock_stands(open_store, clock):
     store = open_store(clock=clock)
     elsewhere = open_store(clock=clock)
@@ -88,7 +89,7 @@ async def test_case_37_listing_reads_no_payload(place, threads):
     assert listed < threads * 100_000 / 2
 
 
-@briefly()
+@briefly(*OBJECTS)
 @pytest.mark.parametrize("count", [1001])
 async def test_case_38_nothing_is_cut_off_in_a_thread(store, place, count):
     for i in range(count):
@@ -101,9 +102,11 @@ async def test_case_38_nothing_is_cut_off_in_a_thread(store, place, count):
     assert place.count() == 0
 
 
-@briefly("oracle-standin")
+@briefly("oracle-standin", *OBJECTS)
 @pytest.mark.parametrize("count", [1001, pytest.param(10_001, marks=ENDURANCE)])
 async def test_case_38_nothing_is_cut_off_in_a_listing(store, place, count):
+    if count > 1001 and place.name in OBJECTS:
+        pytest.skip("a bucket lists 1,000 at a time, and each deletion is a few requests")
     for i in range(count):
         await store.save(f"t{i}", {}, "c", {"k": 1})
     assert await store.list_threads(limit=5, offset=count - 1) == ["t0"]
