@@ -72,6 +72,11 @@ def check_prefix(prefix: str) -> str:
     return f"{prefix.strip('/')}/" if prefix.strip("/") else ""
 
 
+def probes(prefix: str) -> str:
+    """What the keys of objects begin with that tell what a service can do."""
+    return f"{prefix}{OURS}/.probe/"
+
+
 def token(now: int) -> str:
     """A name that nobody else uses, drawn at a time."""
     return f"{max(now, 0):020d}-{os.urandom(8).hex()}"

@@ -17,7 +17,7 @@ async def has_conditional_writes(port: ObjectPort, prefix: str, now: int) -> boo
         prefix: What the keys of the store begin with.
         now: The time of the call.
     """
-    key = f"{prefix}{names.OURS}/.probe/{names.token(now)}"
+    key = f"{names.probes(prefix)}{names.token(now)}"
     try:
         await port.put(key, b"first")
         try:

@@ -12,6 +12,7 @@ from locus_store.backends.objects.port import ObjectPort, all_listed
 from locus_store.backends.objects.removing import finish_removing, remove, remove_thread
 from locus_store.backends.objects.sweeping import UNFINISHED, garbage
 from locus_store.backends.objects.thread import Overtaken, Shelf, Thread, View
+from locus_store.backends.objects.values import sum_up
 from locus_store.core.driver import Key, Trimmed
 from locus_store.core.frames import DamagedError, UnknownFormatError
 
@@ -46,7 +47,11 @@ async def trim(shelf: Shelf, tenant: str, *, older_than: int, keep_last: int, no
         if len(batch) == AT_ONCE:
             await sweep()
     await sweep()
-    await shelf.port.delete([key for key, marker in markers if _is_false(marker, marks, now)])
+    useless = [key for key, marker in markers if _is_false(marker, marks, now)]
+    probes = names.probes(shelf.prefix)
+    listed = [o.key for o in await all_listed(shelf.port, probes)]
+    useless += [key for key in listed if names.time_of(key[len(probes) :]) < now - UNFINISHED]
+    await shelf.port.delete(useless)
     return Trimmed(removed, 0)
 
 
@@ -93,6 +98,8 @@ async def _trim_thread(thread: Thread, keys: Sequence[str], older_than: int, kee
         return _Done(0, None)
     await thread.port.delete(await garbage(thread, view, keys, now))
     state = view.alive(now)
+    if state and sum(key.startswith(thread.folder.values_of(state.life)) for key in keys) > 1:
+        await sum_up(thread, state.life)
     return _Done(removed, state.mark if state else "")
 
 

@@ -1,6 +1,7 @@
 """Keyed values of a thread: a log of their own, one object for what was stored in one step.
 
-Each object holds what is to be put, or, if it is a summary, all that is there: then those before it do not count.
+Each object holds what is to be put, or, if it is a summary, all that is there: then those before it do not count, and
+are deleted. A slow writer may create one of these once more: so whoever has created one looks for a summary after it.
 """
 
 from __future__ import annotations
@@ -56,14 +57,18 @@ async def put_values(
         number += 1
         try:
             await thread.create(thread.folder.value(state.life, number), data)
-            break
         except ObjectExistsError:
             await pause(min(i, 6))
+            continue
+        after = await _summary_after(thread, state.life, number)
+        if after is None:
+            break
+        number = after
     else:
         raise StoreBusyError(f"thread {thread.key.thread_id!r}: others were faster {ATTEMPTS} times")
     if len(numbers) >= SUMMARY:
         with suppress(BackendError):  # the values are stored; the next one sums up
-            await _sum_up(thread, state.life)
+            await sum_up(thread, state.life)
 
 
 async def _living(thread: Thread, view: View, now: int, expires_at: int | None, *, make: bool) -> View:
@@ -129,7 +134,9 @@ async def drop_values(thread: Thread, scope: str | None, now: int) -> int:
             if not left and view.record is not None and view.record.checkpoint is None:
                 await remove_thread(thread, view, now)
             elif len(left) < len(found):
-                await _replace(thread, state.life, left, numbers)
+                number = await _replace(thread, state.life, left, numbers)
+                if await _summary_after(thread, state.life, number) is not None:
+                    continue
         except Overtaken as e:
             view = await thread.go_on(attempt, e)
             continue
@@ -178,14 +185,24 @@ async def _read(thread: Thread, life: str) -> tuple[Values, list[int]]:
     raise StoreBusyError(f"thread {thread.key.thread_id!r} changes faster than it can be read")
 
 
-async def _sum_up(thread: Thread, life: str) -> None:
+async def sum_up(thread: Thread, life: str) -> None:
+    """Make one object of all."""
     found, numbers = await _read(thread, life)
     with suppress(ObjectExistsError):  # somebody stored more; another time
         await _replace(thread, life, found, numbers)
 
 
-async def _replace(thread: Thread, life: str, left: Values, numbers: Sequence[int]) -> None:
-    """Put a summary in the place of all objects.
+async def _summary_after(thread: Thread, life: str, number: int) -> int | None:
+    """The highest number if a summary comes after an object, which may not have seen it; otherwise None."""
+    later = [n for n in await _numbers(thread, life) if n > number]
+    for one in await in_parallel([thread.port.get(thread.folder.value(life, n)) for n in later]):
+        if one is None or _load(one.data)[2]:
+            return max(later)
+    return None
+
+
+async def _replace(thread: Thread, life: str, left: Values, numbers: Sequence[int]) -> int:
+    """Put a summary in the place of all objects; its number.
 
     Raises:
         ObjectExistsError: Somebody stored more.
@@ -195,6 +212,7 @@ async def _replace(thread: Thread, life: str, left: Values, numbers: Sequence[in
     await thread.create(thread.folder.value(life, number), _dump(rows, keep=False, summary=True))
     with suppress(BackendError):  # they do not count any more
         await thread.port.delete([thread.folder.value(life, n) for n in numbers])
+    return number
 
 
 def _dump(rows: Sequence[tuple[str, str, bytes]], *, keep: bool, summary: bool) -> bytes:
