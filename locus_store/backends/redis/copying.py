@@ -87,7 +87,7 @@ class Copier:
             found = await self._read(source, upto, now)
             if found is None:
                 return "missing"
-            (there,) = (await self._server.each("look", [self._keys.thread(dest)[:1]], now, 0))[0]
+            (there,) = (await self._server.each("look", [self._keys.thread(dest)[:2]], now, 0))[0]
             if not overwrite and there not in (b"", b"expired"):
                 return "exists"
             copy = _Copy(self._server, self._keys.copy(dest, secrets.token_hex(8)), self._codec, source, dest)

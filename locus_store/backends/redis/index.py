@@ -3,7 +3,8 @@
 On a single server the scripts that change a thread change the index in the same step. On a cluster it lies elsewhere.
 There a save announces its thread before it writes, so that what was acknowledged is never missing, and settles the
 entry afterwards. Whoever takes an entry out first reads its score, then looks at the thread, then takes it out only if
-the score is still that one: every announcement changes it, and every save settles after it has written.
+the score is still that one, for every announcement changes it, and if nobody is about to write: an announcement that is
+not settled is left alone for five minutes.
 
 Whoever reads looks at the threads themselves, and takes out the entries of those that are gone.
 """
@@ -11,6 +12,7 @@ Whoever reads looks at the threads themselves, and takes out the entries of thos
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,10 +26,21 @@ from locus_store.core.errors import BackendError
 if TYPE_CHECKING:
     from locus_store.backends.redis.server import Server
 
+_log = logging.getLogger(__name__)
+
 _PAGE = 5000
 _THREADS = 500
 """How many threads one script looks at."""
 _FEW = 50
+
+
+_UNDERWAY = 300_000_000
+"""So many microseconds a save is waited for that was announced, and whose thread is not there."""
+
+
+def underway(score: bytes, now: int) -> bool:
+    """Whether the score is that of an announcement by a writer that may still be about to write."""
+    return b"." in score and -float(score) > now - _UNDERWAY
 
 
 class Listed(NamedTuple):
@@ -171,11 +184,13 @@ class Index:
         gone: list[Listed] = []
         for start in range(0, len(entries), _THREADS):
             some = entries[start : start + _THREADS]
-            keys = [self._keys.thread(Key(tenant, e.thread_id))[:1] for e in some]
+            keys = [self._keys.thread(Key(tenant, e.thread_id))[:2] for e in some]
             replies = await self._server.each("look", keys, now, 0)
             for entry, said in zip(some, [said for reply in replies for said in reply], strict=True):
                 if said == b"":
                     gone.append(entry)
+                elif said == b"torn":
+                    found.append((entry.thread_id, int(-float(entry.score or 0))))
                 elif said != b"expired":
                     found.append((entry.thread_id, int(said)))
                     if b"." in entry.score:
@@ -183,7 +198,8 @@ class Index:
         listed = [e for e in gone if e.score]
         if self._server.cluster:
             for entry in listed:
-                await self.settle(Key(tenant, entry.thread_id), entry.score, None)
+                if not underway(entry.score, now):
+                    await self.settle(Key(tenant, entry.thread_id), entry.score, None)
         else:
             for start in range(0, len(listed), _THREADS):
                 await self._clean(tenant, [e.thread_id for e in listed[start : start + _THREADS]], b"")
@@ -210,6 +226,8 @@ class Index:
     ) -> None:
         """Say when a thread was written last, None if it is gone, and which terms it has and has not.
 
+        Nothing fails if that cannot be said: what was announced is there, and whoever reads finds out the rest.
+
         Args:
             key: The thread.
             seen: The score before the thread was looked at or changed.
@@ -218,7 +236,10 @@ class Index:
             remove: Terms that it has no more, taken out only if the score is still that one.
         """
         updated = "" if updated_at is None else updated_at
-        await self._server.run("settle", self._keys.tenant(key.tenant), key.thread_id, seen, updated, add, remove)
+        try:
+            await self._server.run("settle", self._keys.tenant(key.tenant), key.thread_id, seen, updated, add, remove)
+        except BackendError:
+            _log.info("the index was not told of a change of a thread", exc_info=True)
 
     async def names(self, tenant: str) -> list[str]:
         """The ids of all threads of a tenant, found by looking at all keys; some may have records only."""
@@ -237,10 +258,10 @@ class Index:
         found: list[Found] = []
         for start in range(0, len(names), _THREADS):
             some = names[start : start + _THREADS]
-            keys = [self._keys.thread(Key(tenant, name))[:1] for name in some]
+            keys = [self._keys.thread(Key(tenant, name))[:2] for name in some]
             replies = [part for reply in await self._server.each("look", keys, now, 1) for part in reply]
             for name, updated, terms in zip(some, replies[::2], replies[1::2], strict=True):
-                if updated not in (b"", b"expired"):
+                if updated not in (b"", b"expired", b"torn"):
                     found.append(Found(name, int(updated), terms))
         return found
 
@@ -286,5 +307,5 @@ class Index:
         }
         for name, terms in announced.items():
             stale = b"".join([term for term in layout.digests(terms) if term not in has.get(name, ())])
-            if stale:
+            if stale and not underway(listed.get(name, b""), now):
                 await self.settle(Key(tenant, name), listed.get(name, b""), there.get(name), b"", stale)

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from redis import exceptions
 
-from locus_store.core.errors import BackendError, BackendUnavailableError
+from locus_store.backends.redis.keys import thread_ids
+from locus_store.core.errors import BackendError, BackendUnavailableError, CorruptCheckpointError
 
 Failure = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 """What a call of redis-py's raises."""
@@ -97,7 +98,11 @@ def was_slow(error: BaseException) -> bool:
     return isinstance(error, (exceptions.TimeoutError, TimeoutError))
 
 
-def translated(error: BaseException, shown: str) -> BackendError:
+_TORN = "TORN "
+"""How a script says that keys of a thread are gone; the name of one of its keys follows."""
+
+
+def translated(error: BaseException, shown: str) -> BackendError | CorruptCheckpointError:
     """The error that a caller gets.
 
     Args:
@@ -105,6 +110,13 @@ def translated(error: BaseException, shown: str) -> BackendError:
         shown: What the server is called; no password.
     """
     said = str(error) or type(error).__name__
+    if said.startswith(_TORN):
+        return CorruptCheckpointError(
+            thread_ids([said.removeprefix(_TORN)])[0],
+            None,
+            f"{shown} has lost a part of this thread (is its maxmemory-policy noeviction?);"
+            " put it back from a backup, or delete the thread",
+        )
     for kinds, beginnings, unavailable, text in _MEANINGS:
         # Old servers wrap what goes wrong in a script into an error of their own: "ERR Error running script … -OOM …".
         wrapped = [f": -{beginning}" in said for beginning in beginnings]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from locus_store.backends.redis.index import Index
+from locus_store.backends.redis.index import Index, underway
 from locus_store.backends.redis.keys import Keys
 from locus_store.backends.redis.planning import Planner
 from locus_store.core.driver import Dropped, Key, Trimmed
@@ -49,7 +49,7 @@ class Remover:
         reply = await self._server.run(
             "drop", self._keys.of(key), key.thread_id, now, "", int(only_expired), again=False
         )
-        return await self._done(key, seen, reply)
+        return await self._done(key, seen, reply, now)
 
     async def some(self, key: Key, ids: Sequence[str], now: int) -> Gone:
         """Remove checkpoints of a thread; ids that are not there are passed over."""
@@ -87,7 +87,7 @@ class Remover:
                 *removal.changes(),
                 again=False,
             )
-            return None if reply == b"N" else await self._done(key, seen, reply)
+            return None if reply == b"N" else await self._done(key, seen, reply, now)
 
         return await planner.until_done(attempt)
 
@@ -111,10 +111,10 @@ class Remover:
         await self._index.audit(tenant, names, now)
         return Trimmed(checkpoints, blocks)
 
-    async def _done(self, key: Key, seen: bytes, reply: Sequence[bytes]) -> Gone:
+    async def _done(self, key: Key, seen: bytes, reply: Sequence[bytes], now: int) -> Gone:
         """What the script says, after the index was told."""
         count, blocks, before, after, updated, lost = reply
-        if self._server.cluster and (lost or not after):
+        if self._server.cluster and (lost or not after) and not underway(seen, now):
             await self._index.settle(key, seen, int(updated) if updated else None, b"", lost)
         if not before:
             return Gone(Dropped(0, None, None), int(count), int(blocks))

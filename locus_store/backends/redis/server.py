@@ -77,6 +77,7 @@ class Server:
 
         Raises:
             BackendError: The server refused, or could not be reached.
+            CorruptCheckpointError: It has lost a part of the thread.
         """
         text, digest = script(name)
         # A client that was handed in may have another encoding.

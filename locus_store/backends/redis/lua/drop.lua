@@ -9,18 +9,22 @@ local expired = f[1] and gone(f[2], now)
 local total = call('ZCARD', V)
 
 local function all()
-  local blocks = 0
+  local checkpoints, blocks = 0, 0
   for _, name in ipairs(call('HKEYS', H)) do
+    if string.match(name, '^c%d+$') then checkpoints = checkpoints + 1 end
     if string.match(name, '^[bj]%d+$') then blocks = blocks + 1 end
   end
+  total = math.max(total, checkpoints)
   local there = total > 0 and not expired
-  return {text(total), text(blocks), there and f[1] or '', '', '', table.concat(wipe(thread))}
+  return {text(total), text(blocks), there and (f[1] or '0') or '', '', '', table.concat(wipe(thread))}
 end
 
 if ids == '' then
-  if not f[1] or (only_expired and not expired) then return {'0', '0', '', '', '', ''} end
+  local left = f[1] or call('EXISTS', V, R) > 0
+  if not left or (only_expired and not expired) then return {'0', '0', '', '', '', ''} end
   return all()
 end
+if not expired and torn(V, f[5]) then return damage(V) end
 if not f[1] or expired or guarded ~= ((guard == 'g' and f[3] or f[4]) or '0') then return 'N' end
 local doomed, lost = {}, {}
 for id in string.gmatch(ids, '[^%z]+') do

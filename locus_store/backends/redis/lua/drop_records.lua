@@ -1,16 +1,14 @@
 -- Removes the records of one scope, or of all; returns how many there were.
 local thread, now, scope = arg(), tonumber(arg()), arg()
 begin()
-if not live(H, now) then return 0 end
-local names
-if scope == '' then
-  names = call('ZRANGE', R, 0, -1)
-else
-  names = call('ZRANGEBYLEX', R, '[' .. scope .. '\0', '(' .. scope .. '\1')
-end
+if not live(H, now) then return call('EXISTS', V, R) > 0 and call('EXISTS', H) == 0 and damage(R) or 0 end
+local names = record_names(scope)
 for _, name in ipairs(names) do
   call('HDEL', H, 'r' .. name)
   call('ZREM', R, name)
 end
-if call('EXISTS', R) == 0 and call('EXISTS', V) == 0 then wipe(thread) end
+if call('EXISTS', R) == 0 then
+  call('HDEL', H, 'q')
+  if call('HEXISTS', H, 'u') == 0 then wipe(thread) end
+end
 return #names

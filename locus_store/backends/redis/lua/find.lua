@@ -17,12 +17,14 @@ for k = 1, #KEYS, 2 do
   local updated = call('HGET', h, 'u')
   local place = #answer + 1
   if not updated then
+    if torn(v, updated) then return damage(v) end
     answer[place] = -1
   else
     local count = 0
     answer[place], answer[place + 1] = 0, updated
     local may = live(h, now)
     each_term(wanted, function(term) may = may and call('HEXISTS', h, 't' .. term) == 1 end)
+    if may and torn(v, updated) then return damage(v) end
     local from = 0
     while may do
       local listed = call('ZREVRANGE', v, from, newest_only and 0 or from + 199, 'WITHSCORES')

@@ -1,9 +1,11 @@
 -- One checkpoint, and after it its blocks: joining them here would take Lua longer than all the rest. With a time the
 -- thread, if it expires, expires then and no sooner.
 local now, id, renewed = tonumber(arg()), arg(), tonumber(arg())
-local f = call('HMGET', H, 'e', 'x')
+local f = call('HMGET', H, 'e', 'x', 'u')
 local epoch, expires = f[1], tonumber(f[2])
-if not epoch or gone(expires, now) then return false end
+if gone(expires, now) then return false end
+if torn(V, f[3]) then return damage(V) end
+if not epoch then return false end
 local version
 if id == '' then
   local newest = call('ZREVRANGE', V, 0, 0, 'WITHSCORES')

@@ -1,6 +1,9 @@
 -- Checkpoints of a thread, newest first, without payloads: updated_at, then id, version, parent, record of each.
 local now, id, before, limit = tonumber(arg()), arg(), arg(), arg()
-if not live(H, now) then return {} end
+local f = call('HMGET', H, 'e', 'x', 'u')
+if gone(f[2], now) then return {} end
+if torn(V, f[3]) then return damage(V) end
+if not f[1] then return {} end
 local listed
 if id ~= '' then
   local version = call('ZSCORE', V, id)
@@ -9,7 +12,7 @@ else
   local from = before == '' and '+inf' or '(' .. before
   listed = call('ZREVRANGEBYSCORE', V, from, '-inf', 'WITHSCORES', 'LIMIT', 0, limit)
 end
-local answer = {call('HGET', H, 'u') or '0'}
+local answer = {f[3] or '0'}
 for i = 1, #listed, 2 do
   local record = call('HGET', H, 'c' .. listed[i + 1])
   local found = parse(record)

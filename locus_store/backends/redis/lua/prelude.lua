@@ -65,6 +65,32 @@ local function live(h, now)
   return found[1] and not gone(found[2], now) and found[1]
 end
 
+-- A server that evicts throws out single keys. H with 'u' and V are there together, or one of them was thrown out.
+local function torn(v, updated)
+  return (call('EXISTS', v) == 1) ~= (updated ~= false)
+end
+
+-- What a script answers then; the key names the thread.
+local function damage(key)
+  return redis.error_reply('TORN ' .. key)
+end
+
+-- The names of all records, or of those of one scope. R only orders them: if it was thrown out, H still has them.
+local function record_names(scope)
+  if call('EXISTS', R) == 1 then
+    if scope == '' then return call('ZRANGE', R, 0, -1) end
+    return call('ZRANGEBYLEX', R, '[' .. scope .. '\0', '(' .. scope .. '\1')
+  end
+  local names = {}
+  if (tonumber(call('HGET', H, 'q')) or 0) == 0 then return names end
+  local wanted = scope == '' and 'r' or 'r' .. scope .. '\0'
+  for _, name in ipairs(call('HKEYS', H)) do
+    if string.sub(name, 1, #wanted) == wanted then names[#names + 1] = string.sub(name, 2) end
+  end
+  table.sort(names)
+  return names
+end
+
 local function all_terms(h)
   local found = {}
   for _, name in ipairs(call('HKEYS', h)) do
@@ -156,7 +182,7 @@ end
 -- Removes all that there is of a thread; returns its terms.
 local function wipe(thread)
   local terms = all_terms(H)
-  local listed = call('HEXISTS', H, 'u') == 1
+  local listed = call('HEXISTS', H, 'u') == 1 or call('EXISTS', H) == 0
   call('UNLINK', H, V, R)
   if I and listed then
     withdraw_terms(thread, terms)

@@ -12,6 +12,7 @@ begin()
 local f = call('HMGET', H, 'e', 'x', 'n', 'k', 'u', 'g', 's')
 local epoch = f[1]
 local expired = epoch and gone(f[2], now)
+if not expired and torn(V, f[5]) then return damage(V) end
 if expired then
   epoch = false
   f = {}

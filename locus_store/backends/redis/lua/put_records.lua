@@ -2,9 +2,13 @@
 local thread, now, expires, keep, new_epoch = arg(), tonumber(arg()), tonumber(arg()), arg() == '1', arg()
 begin()
 local f = call('HMGET', H, 'e', 'x', 'q')
+if not f[1] and call('EXISTS', V, R) > 0 then return damage(R) end
 if f[1] and gone(f[2], now) then
   wipe(thread)
   f = {}
+end
+if call('EXISTS', R) == 0 then
+  for _, known in ipairs(record_names('')) do call('ZADD', R, 0, known) end
 end
 local name, count = arg(), tonumber(f[3]) or 0
 if not f[1] then

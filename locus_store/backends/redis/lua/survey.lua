@@ -2,6 +2,7 @@
 -- Those above a version; or, with ids, these and the nearest one that is not among them on either side of each.
 local now, above, ids = tonumber(arg()), arg(), arg()
 local f = call('HMGET', H, 'e', 'x', 'g', 's', 'k', 'u')
+if torn(V, f[6]) then return damage(V) end
 if not f[1] then return {} end
 local answer = {f[1], f[3] or '0', f[4] or '0', f[5] or '0', f[6] or '', gone(f[2], now) and 'expired' or ''}
 local seen = {}
