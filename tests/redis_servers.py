@@ -207,6 +207,7 @@ class RedisCluster:
 
     def __init__(self, program: str, settings: Mapping[str, str | Sequence[str]]) -> None:
         settings = {"cluster-enabled": "yes", "cluster-node-timeout": "2000", **settings}
+        self._program, self._settings = program, settings
         self.managed = True
         self.nodes: list[_ManagedRedis] = []
         try:
@@ -223,16 +224,25 @@ class RedisCluster:
         """What a store is opened with."""
         return f"redis+cluster://{','.join(f'127.0.0.1:{node.port}' for node in self.nodes)}"
 
+    def join(self) -> _ManagedRedis:
+        """Adds a node that has no slots yet."""
+        self.nodes.append(_ManagedRedis(self._program, self._settings))
+        self._introduce(self.nodes[-1])
+        self.wait_until_whole()
+        return self.nodes[-1]
+
+    def _introduce(self, node: _ManagedRedis) -> None:
+        port = node._settings["cluster-port"]
+        assert isinstance(port, str)
+        self.nodes[0].command("CLUSTER", "MEET", "127.0.0.1", node.port, port)
+
     def _meet(self) -> None:
-        first = self.nodes[0]
         for i, node in enumerate(self.nodes):
             node.command("CLUSTER", "ADDSLOTSRANGE", SLOTS * i // 3, SLOTS * (i + 1) // 3 - 1)
             # Without different epochs two nodes that claim one slot after a resharding have no way to settle it.
             node.command("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
         for node in self.nodes[1:]:
-            port = node._settings["cluster-port"]
-            assert isinstance(port, str)
-            first.command("CLUSTER", "MEET", "127.0.0.1", node.port, port)
+            self._introduce(node)
         self.wait_until_whole()
 
     def wait_until_whole(self) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 from redis_cluster.conftest import Open
-from redis_servers import RedisCluster, wait_for
+from redis_servers import RedisCluster, RedisServer, wait_for
 
 from locus_store import BackendUnavailableError, RedisBackend
 
@@ -30,6 +32,23 @@ async def test_it_is_found_through_any_of_the_nodes(cluster: RedisCluster, open_
     assert len(await store.list_checkpoints("t")) == len(cluster.nodes)
 
 
+def reads(store: RedisBackend, name: str) -> list[Coroutine[Any, Any, Any]]:
+    """Calls that find something, for the thread is there."""
+    return [store.load(name), store.exists(name), store.list_checkpoints(name), store.history(name)]
+
+
+def down(cluster: RedisCluster, dead: RedisServer) -> bool:
+    """Whether the others say that the cluster is down."""
+    return all(b"cluster_state:fail" in raw(node, "CLUSTER", "INFO") for node in cluster.nodes if node is not dead)
+
+
+def raw(node: RedisServer, *words: str) -> bytes:
+    with node.client() as client:
+        client.response_callbacks.clear()
+        reply: bytes = client.execute_command(*words)
+        return reply
+
+
 @pytest.mark.endurance
 async def test_a_node_dies_and_comes_back(new_cluster) -> None:
     cluster = new_cluster({"appendonly": "yes", "appendfsync": "always"})
@@ -39,9 +58,20 @@ async def test_a_node_dies_and_comes_back(new_cluster) -> None:
             acknowledged[await store.save(f"t{i % 20}", {"n": i}, str(i))] = {"n": i}
         dead = cluster.owner(cluster.slot(b"locus_store:{default:t0}:h"))
         dead.kill()
-        for call in (lambda: store.save("t0", {"n": -1}), lambda: store.load("t0"), store.list_threads):
-            with pytest.raises(BackendUnavailableError):
-                await call()
+        names = [f"t{i}" for i in range(20)]
+        for _ in range(
+            3
+        ):  # while connections break, while the others do not know yet, and when the cluster says it is down
+            told = await asyncio.gather(*[one for name in names for one in reads(store, name)], return_exceptions=True)
+            told += await asyncio.gather(*[store.save(n, {"n": -1}) for n in names], return_exceptions=True)
+            told.append(await asyncio.gather(store.list_threads(), return_exceptions=True))
+            for said in told:
+                assert said or isinstance(said, BackendUnavailableError), said
+                if isinstance(said, Exception):
+                    assert isinstance(said, BackendUnavailableError), repr(said)
+                    assert "redis+cluster://" in str(said)
+            assert any(isinstance(said, BackendUnavailableError) for said in told)
+            await asyncio.to_thread(wait_for, lambda: down(cluster, dead), "the cluster does not notice")
         dead.start()
         await asyncio.to_thread(cluster.wait_until_whole)
         # The same store works again, with no more than what is said to be unavailable in between.

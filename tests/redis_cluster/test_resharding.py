@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -76,3 +77,38 @@ async def test_a_slot_moves_while_it_is_written_to(
     assert await store.delete("t")
     await store.vacuum()
     assert await fresh.list_threads() == []
+
+
+@pytest.mark.endurance
+async def test_a_slot_moves_to_a_node_that_the_store_has_not_heard_of(new_cluster: Callable[[], RedisCluster]) -> None:
+    cluster = new_cluster()
+    async with RedisBackend(cluster.store_url, timeout=1) as store:
+        await store.save("t", {"n": 0}, "0")
+        node = await asyncio.to_thread(cluster.join)
+        slot = cluster.slot(b"locus_store:{default:t}:h")
+        loop = asyncio.get_running_loop()
+        acknowledged = {"0": {"n": 0}}
+        refused = 0
+
+        async def call() -> None:
+            nonlocal refused
+            for n in range(len(acknowledged), len(acknowledged) + 2):
+                try:
+                    assert await store.load("t") in acknowledged.values()
+                    acknowledged[await store.save("t", {"n": n}, str(n))] = {"n": n}
+                except BackendUnavailableError as error:
+                    refused += 1
+                    assert "cluster" in str(error)
+
+        await asyncio.to_thread(
+            cluster.move, slot, node, lambda: asyncio.run_coroutine_threadsafe(call(), loop).result()
+        )
+        assert refused
+        assert cluster.owner(slot) is node
+        for n in range(100, 105):
+            acknowledged[await store.save("t", {"n": n}, str(n))] = {"n": n}
+        for name, document in acknowledged.items():
+            assert await store.load("t", name) == document
+        assert await store.list_threads() == ["t"]
+        assert await store.delete("t")
+        assert await store.list_threads() == []

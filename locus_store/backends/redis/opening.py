@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary, finalize
 
+import redis
 from redis.asyncio import ConnectionPool, Redis, RedisCluster, Sentinel
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
@@ -158,6 +159,8 @@ class Clients:
             nodes = [ClusterNode(host, port) for host, port in address.hosts]
             # Every few slots that have moved it would by default close all connections, those that are in use, too.
             options.setdefault("reinitialize_steps", 0)
+            if int(redis.__version__.partition(".")[0]) < 6:  # then it does not take this from `retry`
+                options["cluster_error_retry_attempts"] = 0
             return [RedisCluster(startup_nodes=nodes, ssl=address.tls, **options)]
         shared = ("retry", "protocol", "socket_", "ssl_")
         of_sentinels = {name: value for name, value in options.items() if name.startswith(shared)}

@@ -9,10 +9,12 @@ from redis import exceptions
 from locus_store.backends.redis.keys import thread_ids
 from locus_store.core.errors import BackendError, BackendUnavailableError, CorruptCheckpointError
 
-Failure = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
+# A cluster's client stumbles over None where it is sent (ASK) to a node that it has not heard of, and where another
+# call, told that a part of the cluster is down, has closed all connections meanwhile.
+Failure = (exceptions.RedisError, exceptions.RedisClusterException, OSError, AttributeError)
 """What a call of redis-py's raises."""
 
-_LOST = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
+_LOST = (exceptions.ConnectionError, exceptions.TimeoutError, OSError, AttributeError)
 _CLUSTER = (exceptions.ClusterDownError, exceptions.SlotNotCoveredError)
 _DENIED = (exceptions.AuthenticationError, exceptions.AuthorizationError)
 
@@ -76,6 +78,15 @@ _MEANINGS = [
     _Meaning((exceptions.TimeoutError, TimeoutError), (), True, "the server did not answer in time"),
     _Meaning(_CLUSTER, ("CLUSTERDOWN",), True, "a part of the cluster is down"),
     _Meaning(
+        (exceptions.TryAgainError, exceptions.ClusterError),
+        ("TRYAGAIN",),
+        True,
+        "these keys are being moved to another node of the cluster; try again",
+    ),
+    _Meaning(
+        (AttributeError,), (), True, "the client has lost its way in the cluster, which is changing or partly down"
+    ),
+    _Meaning(
         (exceptions.ConnectionError, OSError), (), True, "the server cannot be reached, or the connection was lost"
     ),
     _Meaning((exceptions.RedisClusterException,), (), True, "the cluster cannot be reached"),
@@ -91,6 +102,11 @@ def is_moving(error: BaseException) -> bool:
     """Whether nothing was done, because the keys are on their way to another node of the cluster."""
     # A client that is sent to and fro all the time gives up with a plain ClusterError.
     return isinstance(error, exceptions.TryAgainError) or type(error) is exceptions.ClusterError
+
+
+def is_astray(error: BaseException) -> bool:
+    """Whether the client of a cluster did not find its way, as it does again when the cluster is at rest."""
+    return isinstance(error, AttributeError)
 
 
 def was_slow(error: BaseException) -> bool:
