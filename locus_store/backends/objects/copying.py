@@ -160,26 +160,23 @@ async def _appear(
     """The one step; False if the destination has come into being meanwhile."""
     attempt = 0
     while True:
-        before = view.state if view.state and not view.state.gone else None
-        living = view.alive(now)
-        state = State(
-            names.token(now),
-            life,
-            view.number + 1,
-            _checkpoint(head).version,
-            max(now, living.updated_at + 1) if living else now,
-            new_mark(),
-            source.expires_at,
-            part=part,
-        )
-        [marker] = dest.marker(state)
-        announced = dest.folder.id_at(_checkpoint(head).checkpoint_id, Place.of(view.number + 1, None))
-        await dest.port.put(announced, b"%d" % now)
-        await dest.port.put(marker, dest.key.thread_id.encode())
         try:
-            after = await dest.append(view, replace(head, state=state))
+            if view.record is None:
+                view = await dest.begin(now)
+            before = view.state if view.state and not view.state.gone else None
+            living = view.alive(now)
+            state = State(
+                names.token(now),
+                life,
+                view.next,
+                _checkpoint(head).version,
+                max(now, living.updated_at + 1) if living else now,
+                new_mark(),
+                source.expires_at,
+                part=part,
+            )
+            after = await _append(dest, view, replace(head, state=state), before, now)
         except Overtaken as e:
-            await dest.port.delete([marker])
             view = await dest.go_on(attempt, e)
             attempt += 1
             if view.state is not None and view.state.gone:
@@ -190,8 +187,20 @@ async def _appear(
         if view.number:
             with suppress(BackendError):  # it does not count any more and is swept later
                 await sweep_folder(dest, after, now, dead=before)
-                await dest.port.delete(dest.marker(before) if before else [])
         return True
+
+
+async def _append(dest: Thread, view: View, record: Record, before: State | None, now: int) -> View:
+    """Add the record of a copy to the log of the destination, after what says where it is."""
+    [marker] = dest.marker(record.state)
+    announced = dest.folder.id_at(_checkpoint(record).checkpoint_id, Place.of(view.next, None))
+    await dest.port.put(announced, b"%d" % now)
+    await dest.port.put(marker, dest.key.thread_id.encode())
+    try:
+        return await dest.append(view, record, dest.marker(before) if before else [])
+    except Overtaken:
+        await dest.port.delete([marker])
+        raise
 
 
 def _moved(source: Thread, dest: Thread, record: Record, made: dict[int, Checkpoint]) -> Record:

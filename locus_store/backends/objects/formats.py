@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from locus_store.backends.objects import names
+from locus_store.backends.objects.names import COPIED
+from locus_store.backends.objects.removed import NOTHING_REMOVED, Removed
 from locus_store.core import frames
 from locus_store.core.driver import Info, Plan
 from locus_store.core.frames import DamagedError, UnknownFormatError
@@ -28,6 +30,8 @@ LEVEL = 1
 """Of zlib: 1 takes a third of the time of 6, and what comes out is a sixth larger (docs/objects.md)."""
 OWN = 1
 """The number of a checkpoint's own block. It has no other."""
+RECENT = 8
+"""How many records before it each one names."""
 _START = struct.Struct(">8sII")
 _MAGIC, _FORMAT = b"locusob", b"1"
 
@@ -111,6 +115,8 @@ class State:
         swaps: Tokens of what was replaced in place, by position.
         part: The token of copied checkpoints, or None.
         gone: Whether the thread was deleted, and perhaps not all of it yet.
+        removed: Numbers of this life's records that were removed.
+        recent: The ends of `write` of the records before, the newest last: which others this one goes on from.
     """
 
     write: str
@@ -124,11 +130,26 @@ class State:
     swaps: Mapping[int, str] = field(default_factory=dict)
     part: str | None = None
     gone: bool = False
+    removed: Removed = NOTHING_REMOVED
+    recent: tuple[str, ...] = ()
 
     @classmethod
     def new(cls, now: int, first: int, expires_at: int | None = None) -> State:
         """A thread that is made now, and has nothing yet."""
         return cls(names.token(now), names.token(now), first, expires_at=expires_at)
+
+    def after(self, before: State | None) -> State:
+        """This state, as that of the record that follows one with a state."""
+        if before is None:
+            return self
+        recent = (*before.recent, before.short)[-RECENT:]
+        removed = before.removed.with_(n for n in self.hides if n > 0) if before.life == self.life else NOTHING_REMOVED
+        return replace(self, removed=removed, recent=recent)
+
+    @property
+    def short(self) -> str:
+        """The end of `write`: enough to tell a record from others that might have been in its place."""
+        return self.write[-8:]
 
     @property
     def epoch(self) -> int:
@@ -160,10 +181,12 @@ class Record:
             "updated": state.updated_at,
             "mark": state.mark,
             "expires": state.expires_at,
-            "hides": sorted(state.hides),
-            "swaps": sorted(state.swaps.items()),
+            "hides": sorted([_near(p, state.first) for p in state.hides]),
+            "swaps": sorted([(_near(p, state.first), token) for p, token in state.swaps.items()]),
             "part": state.part,
             "gone": state.gone,
+            "removed": [[first - state.first, last - state.first] for first, last in state.removed.ranges],
+            "recent": state.recent,
         }
         if checkpoint is not None:
             fields |= {
@@ -243,18 +266,21 @@ def load(data: bytes, *, whole: bool) -> Record:
         raise DamagedError("the checksum of an object's header differs")
     try:
         fields = json.loads(header)
+        first = int(fields["first"])
         state = State(
             fields["write"],
             fields["life"],
-            fields["first"],
+            first,
             fields["last"],
             fields["updated"],
             fields["mark"],
             fields["expires"],
-            frozenset(fields["hides"]),
-            dict(fields["swaps"]),
+            frozenset([_far(p, first) for p in fields["hides"]]),
+            {_far(p, first): token for p, token in fields["swaps"]},
             fields["part"],
             fields["gone"],
+            Removed.load([(first + low, first + high) for low, high in fields["removed"]]),
+            tuple(fields["recent"]),
         )
         return Record(state, _checkpoint(fields) if "id" in fields else None, data[end:] if whole else None)
     except (ValueError, TypeError, LookupError, RecursionError) as e:
@@ -277,6 +303,15 @@ def _checkpoint(fields: dict[str, Any]) -> Checkpoint:
         fields["block"],
         fields["packed"],
     )
+
+
+def _near(position: int, first: int) -> int:
+    """A position in few digits: that of a record counted from a life's first, that of a copy as minus its version."""
+    return position - first if position > 0 else COPIED - position
+
+
+def _far(near: int, first: int) -> int:
+    return first + near if near >= 0 else COPIED - near
 
 
 def _text(data: bytes) -> str:

@@ -67,7 +67,7 @@ class Hints:
             if found is not None and found.number > hint.number:
                 return
             self._hints.pop(folder, None)
-            if large or len(hint.record.state.hides) > 100:
+            if large or len(hint.record.state.hides) > 100 or len(hint.record.state.removed.ranges) > 500:
                 return
             self._hints[folder] = Hint(hint.number, hint.etag, Record(hint.record.state, checkpoint), hint.clean)
             if len(self._hints) > _MOST:

@@ -1,7 +1,7 @@
 """The keys of objects: ids made safe, numbers that sort newest first.
 
     <prefix>.locus/<tenant>/m/<inverted µs>.<expiry µs or 0>.<mark>.<thread>   a marker: a thread written at that time
-    <prefix>.locus/<tenant>/d/<thread>/v/<inverted number>       a record of the thread's log
+    <prefix>.locus/<tenant>/d/<thread>/v/<inverted number>       a record of the thread's log; 0 says where it begins
     <prefix>.locus/<tenant>/d/<thread>/w/<token>/<inverted version>     a copied checkpoint
     <prefix>.locus/<tenant>/d/<thread>/x/<token>                 what an old checkpoint was replaced with in place
     <prefix>.locus/<tenant>/d/<thread>/i/<checkpoint id>/<place> says where the checkpoint with that id is
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
@@ -26,7 +27,8 @@ LONGEST_PREFIX = 256
 OURS = ".locus"
 """The segment that no prefix has and that follows each, so that one store's objects are never taken for another's."""
 _LONGEST = 190
-_NUMBERS = 10**12
+_DIGITS = 16
+_NUMBERS: int = 10**_DIGITS
 _TIMES = 10**20
 _plain = re.compile(r"[A-Za-z0-9_-]*", re.ASCII).fullmatch
 _BYTES = [chr(b) if _plain(chr(b)) else f".{b:02X}" for b in range(256)]
@@ -77,6 +79,15 @@ def probes(prefix: str) -> str:
     return f"{prefix}{OURS}/.probe/"
 
 
+def number_before_first() -> int:
+    """A number for the log of a new thread to begin after: one that no thread of this id before it came to.
+
+    Whoever is late with the removal of that one then deletes nothing of the new one. It is the time in microseconds,
+    since no thread changes more often.
+    """
+    return time.time_ns() // 1000
+
+
 def token(now: int) -> str:
     """A name that nobody else uses, drawn at a time."""
     return f"{max(now, 0):020d}-{os.urandom(8).hex()}"
@@ -88,7 +99,7 @@ def time_of(name: str) -> int:
 
 
 def _number(value: int) -> str:
-    return f"{_NUMBERS - 1 - value:012d}"
+    return f"{_NUMBERS - 1 - value:0{_DIGITS}d}"
 
 
 def _value(text: str) -> int:
@@ -239,4 +250,4 @@ class Folder:
 
 def number_of(key: str) -> int:
     """The number at the end of a key."""
-    return _value(key[-12:])
+    return _value(key[-_DIGITS:])

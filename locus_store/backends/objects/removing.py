@@ -48,7 +48,7 @@ async def drop(thread: Thread, checkpoint_ids: Sequence[str] | None, now: int) -
 
 async def _drop_thread(thread: Thread, view: View, now: int) -> Dropped:
     state = view.state
-    if view.number == 0:
+    if view.record is None and view.damage is None:
         return NOTHING
     if state is not None and state.gone:
         await finish_removing(thread, view, now)
@@ -69,7 +69,7 @@ async def remove_thread(thread: Thread, view: View, now: int) -> None:
     Raises:
         Overtaken: Somebody else changed it first.
     """
-    state = view.state or State.new(now, 1)
+    state = view.state or State.new(now, view.next)
     after = await thread.append(view, Record(replace(state, write=names.token(now), gone=True), None))
     await finish_removing(thread, after, now)
 
@@ -80,7 +80,7 @@ async def finish_removing(thread: Thread, view: View, now: int) -> None:
     assert state is not None
     listed = [o.key for o in await all_listed(thread.port, thread.folder.root)]
     # A listing may be behind; and nothing may be left that looks like a thread once the record is not there any more.
-    recent = [thread.folder.number(n) for n in range(max(1, view.number - PAGE), view.number)]
+    recent = [thread.folder.number(n) for n in range(max(state.first, view.number - PAGE), view.number)]
     last = thread.folder.number(view.number)
     keys = {*recent, *await garbage(thread, view, listed, now, dead=state), *thread.marker(state)} - {last}
     # If somebody else has finished it meanwhile, the same keys may be those of a new thread.
@@ -124,7 +124,7 @@ async def remove(thread: Thread, view: View, gone: Mapping[int, str | None], now
     hidden = {p: i if i or p in gone else head for p, i in hidden.items()}
     swaps = {p: token for p, token in state.swaps.items() if p not in hidden}
     after = replace(state, write=names.token(now), hides=frozenset(hidden), swaps=swaps)
-    announced = thread.folder.id_at(head, Place.of(view.number + 1, None))
+    announced = thread.folder.id_at(head, Place.of(view.next, None))
 
     async def announce() -> None:
         await thread.port.put(announced, b"%d" % now)

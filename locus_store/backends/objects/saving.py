@@ -30,8 +30,11 @@ async def save(thread: Thread, plan: Plan) -> PutResult:
                 view = await thread.newest_to_write()
                 continue
             result = await _attempt(thread, view, plan, litter, lost)
+            if isinstance(result, View):
+                view = result
+                continue
         except Overtaken as e:
-            place, theirs = Place.of(view.number + 1, None), e.rival.checkpoint if e.rival else None
+            place, theirs = Place.of(view.next, None), e.rival.checkpoint if e.rival else None
             if theirs is None:  # what says where an id is may be the other's as well
                 litter.difference_update([key for key in litter if key.endswith(f"/{place.text()}")])
             else:
@@ -55,7 +58,7 @@ class _Step:
         record: The next record.
         announced: Objects that must be there before, by key.
         useless: What can be deleted after, checkpoints with their ids where those are known.
-        keys: Other objects that can be deleted after.
+        keys: Other objects that can be deleted as soon as the record is there.
         version: The version that the saved checkpoint has.
     """
 
@@ -66,7 +69,10 @@ class _Step:
     keys: list[str] = field(default_factory=list)
 
 
-async def _attempt(thread: Thread, view: View, plan: Plan, litter: set[str], lost: Container[Place]) -> PutResult:
+async def _attempt(
+    thread: Thread, view: View, plan: Plan, litter: set[str], lost: Container[Place]
+) -> PutResult | View:
+    """What came of it; or the thread, if its log had to begin first."""
     state = view.alive(plan.now)
     head = view.record.checkpoint if state and view.record else None
     old = await thread.find(view, plan.checkpoint_id, lost) if state and not plan.fresh_id else None
@@ -87,6 +93,8 @@ async def _attempt(thread: Thread, view: View, plan: Plan, litter: set[str], los
         parent = Parent(named.position, plan.parent)
     if plan.base is not None:
         return Stale()  # nothing can be built on
+    if view.record is None:
+        return await thread.begin(plan.now)
     if old and replaced and parent and parent.position == old.position:
         parent = replaced.parent
 
@@ -97,7 +105,7 @@ async def _attempt(thread: Thread, view: View, plan: Plan, litter: set[str], los
     cleaning = [] if state is None else [thread.clean(view)]
     litter.update(step.announced)
     await in_parallel([*[_put(thread, key, data) for key, data in step.announced.items()], *cleaning])
-    after = await thread.append(view, step.record)
+    after = await thread.append(view, step.record, step.keys)
     litter.difference_update(step.announced)
     with suppress(BackendError):  # the save is done; what is left does not count and is swept later
         await _clean_up(thread, view, after, step, plan.now)
@@ -112,7 +120,7 @@ async def _clean_up(thread: Thread, before: View, after: View, step: _Step, now:
     if before.number and before.alive(now) is None:
         dead = before.state
         await sweep_folder(thread, after, now, dead=dead)
-    keys = [*step.keys, *await thread.keys_at(step.useless)]
+    keys = await thread.keys_at(step.useless)
     if keys:
         await thread.port.delete(keys)
     thread.mark_clean(after)
@@ -122,7 +130,7 @@ def _next_state(view: View, plan: Plan) -> State:
     """The thread after the save, but for what is removed."""
     state = view.alive(plan.now)
     if state is None:
-        state = State.new(plan.now, view.number + 1)
+        state = State.new(plan.now, view.next)
     updated_at = max(plan.now, state.updated_at + 1)
     return replace(
         state, write=names.token(plan.now), mark=new_mark(), updated_at=updated_at, expires_at=plan.expires_at
@@ -142,10 +150,10 @@ async def _at_the_head(thread: Thread, view: View, plan: Plan, old: Found | None
         checkpoint = Checkpoint.of(plan, version=state.last_version, parent=parent, created_at=state.updated_at)
     gone: dict[int, str | None] = {old.position: plan.checkpoint_id} if old else {}
     if view.alive(plan.now):
-        if plan.keep is not None:
+        if plan.keep is not None and view.number:
             others = [p for p in await _positions(thread, view) if p not in gone]
             gone |= dict.fromkeys(others[plan.keep - 1 :])
-        if view.record and view.record.checkpoint is None:
+        if view.number and view.record and view.record.checkpoint is None:
             gone[view.number] = None  # it stood for keyed values only
     return _step(thread, view, Record.of(checkpoint, state, plan.payload, plan.block), checkpoint.version, gone)
 
@@ -190,7 +198,7 @@ def _step(thread: Thread, view: View, record: Record, version: int, gone: dict[i
     swaps = {p: token for p, token in record.state.swaps.items() if p not in gone}
     state = replace(record.state, hides=frozenset(gone), swaps=swaps)
     announced = {
-        thread.folder.id_at(record.checkpoint.checkpoint_id, Place.of(view.number + 1, None)): b"%d" % state.updated_at,
+        thread.folder.id_at(record.checkpoint.checkpoint_id, Place.of(view.next, None)): b"%d" % state.updated_at,
         **{marker: thread.key.thread_id.encode() for marker in thread.marker(state)},
     }
     useless = [(view.place(p), checkpoint_id) for p, checkpoint_id in gone.items()]

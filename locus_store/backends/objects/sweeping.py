@@ -57,6 +57,8 @@ async def garbage(thread: Thread, view: View, keys: Iterable[str], now: int, *, 
                 open_ones.append(key)
         elif place.kind == "v" and place.number == view.number and kind == "v":
             pass  # the newest record itself
+        elif living and kind == "v" and place == ("v", "", 0):
+            pass  # the beginning of the log
         elif living and view.counts(place):
             if kind == "i":
                 claims.setdefault(place, []).append(key)

@@ -4,6 +4,9 @@ Every change of a thread is one new record, created only if nobody else created 
 The newest record says how the thread is, and holds its newest checkpoint. So one listing finds the newest, whoever
 creates the next record was the first to go on from there, and what a record says of older ones (which do not count any
 more) is true at once, before they are deleted.
+
+The log of a new thread does not begin with 1: record 0, which holds nothing else, says where, at a number that no
+earlier thread of the same id has come to.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ import os
 import random
 import time
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from locus_store.backends.objects import formats, names
+from locus_store.backends.objects.confirming import was_too_late
 from locus_store.backends.objects.formats import FIRST_READ, Record, State
 from locus_store.backends.objects.hints import Hint, Hints
 from locus_store.backends.objects.names import COPIED, Folder, Place
@@ -30,7 +35,13 @@ from locus_store.backends.objects.port import (
     all_listed,
 )
 from locus_store.core.driver import Key
-from locus_store.core.errors import CorruptCheckpointError, PayloadTooLargeError, StoreBusyError, UnsupportedFormatError
+from locus_store.core.errors import (
+    BackendError,
+    CorruptCheckpointError,
+    PayloadTooLargeError,
+    StoreBusyError,
+    UnsupportedFormatError,
+)
 from locus_store.core.frames import Codec, DamagedError, UnknownFormatError
 
 TRIES = 8
@@ -65,6 +76,7 @@ class View:
         listed: Numbers of records that a listing showed, the newest first; there may be more.
         clean: Whether what it hides is known to be deleted.
         damage: Why the record cannot be read.
+        etag: What the service calls the record.
     """
 
     number: int
@@ -72,6 +84,12 @@ class View:
     listed: tuple[int, ...] = ()
     clean: bool = False
     damage: DamagedError | UnknownFormatError | None = None
+    etag: str = ""
+
+    @property
+    def next(self) -> int:
+        """The number of the next record."""
+        return self.state.first if self.state and self.number == 0 else self.number + 1
 
     @property
     def state(self) -> State | None:
@@ -91,7 +109,7 @@ class View:
         assert state is not None
         if place.kind == "x":
             return place.token in state.swaps.values()
-        in_log = place.kind == "v" and state.first <= place.number <= self.number
+        in_log = place.kind == "v" and state.first <= place.number <= self.number and place.number not in state.removed
         inside = in_log or (place.kind == "w" and place.token == state.part)
         return inside and place.position not in state.hides and place.position not in state.swaps
 
@@ -179,12 +197,13 @@ class Thread:
         if not numbers:
             return View(0, None)
         if hint is not None and not whole and (hint.number, hint.etag) == (numbers[0], listed[0].etag):
-            return View(hint.number, hint.record, numbers, hint.clean)
-        return await self._read(numbers[0], numbers, hint, whole=whole)
+            return View(hint.number, hint.record, numbers, hint.clean, etag=hint.etag)
+        view = await self._read(numbers[0], numbers, hint, whole=whole)
+        return replace(view, etag=listed[0].etag) if view is not None and view.damage is not None else view
 
     async def _read(self, number: int, listed: tuple[int, ...], hint: Hint | None, *, whole: bool) -> View | None:
         try:
-            found = await self.record(Place.of(number, None), whole=whole)
+            found = await self.record(Place("v", "", number), whole=whole)
         except (DamagedError, UnknownFormatError) as e:
             return View(number, None, listed, damage=e)
         if found is None:
@@ -192,7 +211,7 @@ class Thread:
         record, etag = found
         clean = hint is not None and (hint.number, hint.etag, hint.clean) == (number, etag, True)
         self.shelf.hints.put(self.folder.root, Hint(number, etag, record, clean))
-        return View(number, record, listed, clean)
+        return View(number, record, listed, clean, etag=etag)
 
     async def newest_to_write(self) -> View:
         """The thread as it is now, for a change.
@@ -249,13 +268,13 @@ class Thread:
         enough = None if most is None else most + len(state.hides) + 1
         while True:
             page = await self.port.list(self.folder.log, after=after, limit=enough and min(enough, PAGE))
-            numbers.update([names.number_of(o.key) for o in page.objects])
+            numbers.update([n for o in page.objects if (n := names.number_of(o.key)) not in state.removed])
             if numbers and max(numbers) > view.number:
                 return None
             if not page.more or (enough is not None and len(numbers) >= enough):
                 break
             after = page.objects[-1].key
-        found = {n for n in numbers if n >= state.first}
+        found = {n for n in numbers if n >= state.first and n not in state.removed}
         if not page.more and state.part is not None:
             listed = await all_listed(self.port, self.folder.part(state.part))
             found.update([COPIED + names.number_of(o.key) for o in listed])
@@ -320,13 +339,32 @@ class Thread:
 
     # ------------------------------------------------------------------------------------------------------- writing
 
-    async def append(self, view: View, record: Record) -> View:
+    async def begin(self, now: int) -> View:
+        """Let the log of a thread begin, of which there is no record.
+
+        Raises:
+            Overtaken: Somebody else did.
+        """
+        record = Record(State.new(now, names.number_before_first() + 1), None)
+        try:
+            etag = await self.create(self.folder.number(0), record.dump())
+        except ObjectExistsError:
+            raise Overtaken(await self._read(0, (0,), None, whole=False)) from None
+        return View(0, record, (0,), True, etag=etag)
+
+    async def append(self, view: View, record: Record, useless: Sequence[str] = ()) -> View:
         """Add a record to the log: the one step in which a change comes about.
+
+        Args:
+            view: The thread that it goes on from.
+            record: The record.
+            useless: Objects to delete when it is there; if that fails, a sweep finds them.
 
         Raises:
             Overtaken: Somebody else added one first.
         """
-        number = view.number + 1
+        number = view.next
+        record = replace(record, state=record.state.after(view.state))
         data = record.dump()
         if len(data) > self.port.max_bytes:
             raise PayloadTooLargeError(len(data), self.port.max_bytes)
@@ -342,11 +380,28 @@ class Thread:
                 current = await self.as_of(page.objects) if newest > number else rival
                 raise Overtaken(current or rival, None if rival is None else rival.record) from None
             # An earlier attempt of this very write was done, and its answer lost.
-            return View(number, rival.record, rival.listed, not record.state.hides)
+            etag = rival.etag
+        await in_parallel([self._confirm(view, number, record.state), self._try_to_delete(useless)])
         clean = not record.state.hides
         header = Record(record.state, record.checkpoint)
         self.shelf.hints.put(self.folder.root, Hint(number, etag, header, clean))
-        return View(number, header, (number, *view.listed), clean)
+        return View(number, header, (number, *view.listed), clean, etag=etag)
+
+    async def _confirm(self, view: View, number: int, state: State) -> None:
+        """Make sure that a record that was created is one of the log.
+
+        Raises:
+            Overtaken: It is none, and was deleted again.
+        """
+        late, now = await was_too_late(self, view, number, state)
+        if late:
+            await self.port.delete([self.folder.number(number)])
+            raise Overtaken(now)
+
+    async def _try_to_delete(self, keys: Sequence[str]) -> None:
+        if keys:
+            with suppress(BackendError):
+                await self.port.delete(keys)
 
     async def create(self, key: str, data: bytes) -> str:
         """Create an object, unless there is one."""

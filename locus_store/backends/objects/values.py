@@ -77,13 +77,15 @@ async def _living(thread: Thread, view: View, now: int, expires_at: int | None, 
     if state is None:
         if not make:
             return view
-        after = await thread.append(view, Record(State.new(now, view.number + 1, expires_at), None))
+        if view.record is None:
+            view = await thread.begin(now)
+        after = await thread.append(view, Record(State.new(now, view.next, expires_at), None))
         if view.number:
             with suppress(BackendError):  # what is left of a life that is over is swept later
                 await sweep_folder(thread, after, now, dead=view.state)
                 await thread.port.delete(thread.marker(view.state) if view.state else [])
         return after
-    if state.expires_at == expires_at:
+    if state.expires_at == expires_at and view.number:
         return view
     record = await thread.copy_of_head(view)
     head = record.checkpoint.checkpoint_id if record.checkpoint else None
@@ -92,11 +94,11 @@ async def _living(thread: Thread, view: View, now: int, expires_at: int | None, 
         write=names.token(now),
         mark=state.mark and new_mark(),
         expires_at=expires_at,
-        hides=frozenset([view.number]),
+        hides=frozenset([view.number] if view.number else []),
     )
     announced = {marker: thread.key.thread_id.encode() for marker in thread.marker(changed)}
     if head is not None:
-        announced[thread.folder.id_at(head, Place.of(view.number + 1, None))] = b"%d" % now
+        announced[thread.folder.id_at(head, Place.of(view.next, None))] = b"%d" % now
 
     async def announce(key: str, data: bytes) -> None:
         await thread.port.put(key, data)
@@ -104,7 +106,7 @@ async def _living(thread: Thread, view: View, now: int, expires_at: int | None, 
     await in_parallel([thread.clean(view), *[announce(key, data) for key, data in announced.items()]])
     after = await thread.append(view, replace(record, state=changed))
     with suppress(BackendError):  # it does not count any more and is swept later
-        old = await thread.keys_at([(Place.of(view.number, None), head)])
+        old = await thread.keys_at([(Place.of(view.number, None), head)] if view.number else [])
         await thread.port.delete([*old, *thread.marker(state)])
         thread.mark_clean(after)
     return after

@@ -1,0 +1,58 @@
+"""Whether a record that was created is one of the thread's log.
+
+The place of a record that was removed is free again. A writer that was slow may create there what it takes for the
+newest record, when others have gone on from another one long ago: nobody would ever see it. So each record names those
+that it goes on from, what was removed stays removed whatever comes to lie there, and whoever created a record looks
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from locus_store.backends.objects import names
+from locus_store.backends.objects.formats import State
+from locus_store.backends.objects.names import Place
+from locus_store.backends.objects.port import Listed
+
+if TYPE_CHECKING:
+    from locus_store.backends.objects.thread import Thread, View
+
+
+async def was_too_late(thread: Thread, before: View, number: int, state: State) -> tuple[bool, View | None]:
+    """Whether a record that was just created is none of the log, and the thread as it is, if that was found out.
+
+    Args:
+        thread: The thread.
+        before: What the record goes on from.
+        number: Its number.
+        state: Its state.
+    """
+    listed = (await thread.port.list(thread.folder.log, limit=2)).objects
+    newest = max([names.number_of(o.key) for o in listed], default=0)
+    if newest < number:  # the listing is behind, or somebody has deleted the thread since
+        return False, None
+    if newest == number:
+        return _was_deleted(listed, before, state), None
+    now = thread.check(await thread.newest())
+    if now.state is None or now.number <= number:
+        return False, None
+    return not _goes_on_from(now, now.state, number, state), now
+
+
+def _goes_on_from(now: View, newest: State, number: int, state: State) -> bool:
+    """Whether a thread's newest record is one that came after the record of a number and a state."""
+    back = now.number - number
+    if back <= len(newest.recent):
+        return newest.recent[-back] == state.short
+    return newest.life == state.life and now.counts(Place.of(number, None))
+
+
+def _was_deleted(listed: Sequence[Listed], before: View, state: State) -> bool:
+    """Whether what lies below the newest record shows that the thread was deleted meanwhile.
+
+    What the newest record itself hides may have been deleted by others.
+    """
+    below = [(names.number_of(o.key), o.etag) for o in listed[1:]]
+    return below != [(before.number, before.etag)] and before.number not in state.hides
