@@ -108,6 +108,8 @@ class _ManagedRedis(RedisServer):
         # With an append-only file under `appendfsync always` it may end at any time.
         self._runner = Runner([], None, end="KILL")
         self._settings = {**REDIS_SETTINGS, **settings}
+        if "tls-ca-cert-file" in settings:
+            self.client_options = {"ssl_ca_certs": settings["tls-ca-cert-file"]}
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = Folder("locus-redis-")
         self._log = self._folder.path / "log"
@@ -307,15 +309,17 @@ class Sentinels:
 
     name = "mymaster"
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, settings: Mapping[str, str] | None = None) -> None:
+        settings = {"repl-diskless-sync-delay": "0", **(settings or {})}
         self._started: list[_ManagedRedis] = []
         self._sentinels: list[_Sentinel] = []
         try:
-            primary = self._start(program, {})
+            primary = self._start(program, settings)
             # One replica must have confirmed a write before it is taken, or a failover would lose what was acknowledged.
-            self._start(program, {"replicaof": ["127.0.0.1", str(primary.port)]})
+            self._start(program, {**settings, "replicaof": ["127.0.0.1", str(primary.port)]})
             for _ in range(3):
-                self._sentinels.append(_Sentinel(program, self.name, primary.port))
+                tls = {name: value for name, value in settings.items() if name.startswith("tls-")}
+                self._sentinels.append(_Sentinel(program, self.name, primary.port, tls))
             wait_for(self._all_know, "the sentinels did not find each other and the replica")
         except BaseException:
             self.close()
@@ -323,14 +327,14 @@ class Sentinels:
         self.version = f"{primary.version} with a replica and three sentinels"
 
     def _start(self, program: str, settings: Mapping[str, str | Sequence[str]]) -> _ManagedRedis:
-        settings = {"repl-diskless-sync-delay": "0", **settings}
         self._started.append(_ManagedRedis(program, settings))
         return self._started[-1]
 
     @property
     def store_url(self) -> str:
         """What a store is opened with."""
-        return f"redis+sentinel://{','.join(f'127.0.0.1:{s.port}' for s in self._sentinels)}/{self.name}"
+        scheme = urlsplit(self._sentinels[0].admin_url).scheme
+        return f"{scheme}+sentinel://{','.join(f'127.0.0.1:{s.port}' for s in self._sentinels)}/{self.name}"
 
     def _state(self, sentinel: RedisServer) -> dict[str, str]:
         with sentinel.client() as client:
@@ -361,6 +365,10 @@ class Sentinels:
         with self.primary.client() as client:
             wait_for(lambda: client.wait(1, 1000) == 1, "the replica does not follow")
 
+    def order_a_failover(self) -> None:
+        """Has the sentinels make the replica the primary, and the primary, which lives, its replica."""
+        self._sentinels[0].command("SENTINEL", "FAILOVER", self.name)
+
     def wait_for_a_failover(self, old: _ManagedRedis) -> None:
         """Returns when all sentinels name another server than the old one, and it takes writes."""
 
@@ -377,16 +385,17 @@ class Sentinels:
 
 
 class _Sentinel(_ManagedRedis):
-    def __init__(self, program: str, name: str, port: int) -> None:
+    def __init__(self, program: str, name: str, port: int, settings: Mapping[str, str]) -> None:
         self._watched = name, port
-        super().__init__(program, {})
+        super().__init__(program, settings)
 
     def _command(self) -> list[str]:
         name, port = self._watched
         configuration = self._folder.path / "sentinel.conf"
         if not configuration.exists():
+            tls = [f"{option} {value}" for option, value in self._settings.items() if option.startswith("tls-")]
             lines = [
-                f"port {self.port}",
+                *([f"tls-port {self.port}", "port 0", *tls] if tls else [f"port {self.port}"]),
                 "bind 127.0.0.1",
                 f"dir {self._folder.path}",
                 f"sentinel monitor {name} 127.0.0.1 {port} 2",
@@ -492,10 +501,14 @@ def start_cluster(
     return RedisCluster(program or find_program(), settings or {})
 
 
-def start_sentinels(*, program: str | None = None) -> Sentinels:
-    """A server with a replica behind sentinels.
+def start_sentinels(settings: Mapping[str, str] | None = None, *, program: str | None = None) -> Sentinels:
+    """A server with a replica behind sentinels; three seconds.
+
+    Args:
+        settings: options of both servers, and as far as they are of TLS, of the sentinels.
+        program: the program, if not the first that is found.
 
     Raises:
         ServerUnavailableError: none can be had.
     """
-    return Sentinels(program or find_program())
+    return Sentinels(program or find_program(), settings)

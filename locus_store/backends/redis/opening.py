@@ -20,6 +20,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from locus_store.backends.redis.address import Address
+from locus_store.backends.redis.sentinel import SentinelClient
 from locus_store.core.driver import Key
 
 Client = Redis | RedisCluster
@@ -123,6 +124,8 @@ class Clients:
             # What is safe to send twice is decided call by call, and not by the client.
             "retry": Retry(NoBackoff(), 0),
         }
+        if address is not None and address.tls and self._options.get("ssl_cert_reqs", "required") == "required":
+            self._options.setdefault("ssl_check_hostname", True)  # some releases of redis-py leave it out
         self._opened: dict[asyncio.AbstractEventLoop, Opened] = {}
         if client is None:
             self._make()  # options that redis-py does not know are refused before the first use
@@ -166,9 +169,10 @@ class Clients:
         of_sentinels = {name: value for name, value in options.items() if name.startswith(shared)}
         for name in [name for name in options if name.startswith("sentinel_")]:
             of_sentinels[name.removeprefix("sentinel_")] = options.pop(name)
-        sentinels = Sentinel(  # type: ignore[no-untyped-call]
-            list(address.hosts), sentinel_kwargs={**of_sentinels, "ssl": address.tls}, ssl=address.tls, **options
-        )
+        sentinels = Sentinel([], ssl=address.tls, **options)  # type: ignore[no-untyped-call]
+        sentinels.sentinels = [
+            SentinelClient(host=host, port=port, ssl=address.tls, **of_sentinels) for host, port in address.hosts
+        ]
         return [sentinels.master_for(address.master), *sentinels.sentinels]
 
 

@@ -20,15 +20,46 @@ _DENIED = (exceptions.AuthenticationError, exceptions.AuthorizationError)
 
 
 class _Meaning(NamedTuple):
-    """What an error means: one of some classes, or one whose text begins in one of some ways."""
+    """What an error means: one of some classes, one whose text begins in one of some ways, or has something in it."""
 
     kinds: tuple[type[BaseException], ...]
     beginnings: tuple[str, ...]
     unavailable: bool
     text: str
+    inside: tuple[str, ...] = ()
 
 
 _MEANINGS = [
+    # A client's own error about several sentinels, in which each of them is quoted.
+    _Meaning(
+        (),
+        (),
+        False,
+        "the sentinels refuse this user or password (sentinel_username, sentinel_password)",
+        ("AuthenticationError: ",),
+    ),
+    _Meaning(
+        (),
+        (),
+        True,
+        "the server's certificate is not trusted, or is for another host (see ssl_ca_certs and ssl_check_hostname)",
+        ("CERTIFICATE_VERIFY_FAILED",),
+    ),
+    _Meaning((), ("No master found",), True, "the sentinels name no primary that is up"),
+    _Meaning(
+        (),
+        (),
+        False,
+        "the server is no sentinel; connect with redis://",
+        ("unknown command 'SENTINEL'", "unknown command `SENTINEL`"),
+    ),
+    _Meaning(
+        (),
+        (),
+        False,
+        "the server knows no scripts; if it is a sentinel, connect with redis+sentinel://",
+        ("unknown command 'EVALSHA'", "unknown command `EVALSHA`"),
+    ),
     _Meaning(
         (*_DENIED, exceptions.AuthenticationWrongNumberOfArgsError),
         ("WRONGPASS", "Protocol error: unauthenticated"),
@@ -133,10 +164,10 @@ def translated(error: BaseException, shown: str) -> BackendError | CorruptCheckp
             f"{shown} has lost a part of this thread (is its maxmemory-policy noeviction?);"
             " put it back from a backup, or delete the thread",
         )
-    for kinds, beginnings, unavailable, text in _MEANINGS:
+    for kinds, beginnings, unavailable, text, inside in _MEANINGS:
         # Old servers wrap what goes wrong in a script into an error of their own: "ERR Error running script … -OOM …".
-        wrapped = [f": -{beginning}" in said for beginning in beginnings]
-        if isinstance(error, kinds) or said.startswith(beginnings) or any(wrapped):
+        looked_for = [*inside, *[f": -{beginning}" for beginning in beginnings]]
+        if isinstance(error, kinds) or said.startswith(beginnings) or any([part in said for part in looked_for]):
             message = f"{shown}: {text}: {said}"
             return BackendUnavailableError(message) if unavailable else BackendError(message)
     return BackendError(f"{shown}: the server refused: {said}")
