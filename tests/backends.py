@@ -968,7 +968,7 @@ class S3Place(BucketContents, Place):
 
     def __init__(self, *, server: s3_servers.S3Server, **_: Any) -> None:
         self.server = server
-        self.bucket = server.shared_bucket()
+        self.bucket = self._bucket_of(server)
         self.prefix = f"place-{next(_prefixes)}/"
         self.arguments = {
             "bucket": self.bucket.name,
@@ -981,6 +981,9 @@ class S3Place(BucketContents, Place):
         options = urlencode({"endpoint": server.endpoint, "region": s3_servers.REGION})
         self.url = f"s3://{self.bucket.name}/{self.prefix}?{options}"
         self.address = json.dumps(["locus_store.backends.objects.s3", "S3Backend", self.arguments])
+
+    def _bucket_of(self, server: s3_servers.S3Server) -> s3_servers.Bucket:
+        return server.shared_bucket()
 
     def open(self, **options: Any) -> Backend:
         return S3Backend(**self.arguments, **options)
@@ -1003,6 +1006,9 @@ class S3MotoPlace(S3Place):
 
     name = "s3-moto"
     server_fixture = "moto"
+
+    def _bucket_of(self, server: s3_servers.S3Server) -> s3_servers.Bucket:
+        return server.create_bucket()  # to list some objects, it goes through all of a bucket
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

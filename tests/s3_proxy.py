@@ -1,4 +1,4 @@
-"""An HTTP proxy before an S3 server that counts requests and fails on purpose; no TLS, one request a connection.
+"""An HTTP proxy before an S3 server that counts requests and fails on purpose; one request a connection.
 
 async with S3Proxy(server.endpoint) as proxy:
     ...                                          # the store's endpoint is proxy.endpoint
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -70,11 +71,12 @@ Rule = Callable[[Request], Fault | None]
 
 
 class S3Proxy:
-    """The proxy; `requests` are all that came in, in their order."""
+    """The proxy; `requests` are all that came in, in their order. With `tls`, it speaks TLS to clients."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(endpoint)
         self._upstream = (parts.hostname or "", parts.port or 80)
+        self._tls = tls
         self.endpoint = ""
         self.rule: Rule = lambda _: None
         self.requests: list[Request] = []
@@ -83,8 +85,9 @@ class S3Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._listener = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        self.endpoint = f"http://127.0.0.1:{self._listener.sockets[0].getsockname()[1]}"
+        self._listener = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=self._tls)
+        scheme = "https" if self._tls else "http"
+        self.endpoint = f"{scheme}://127.0.0.1:{self._listener.sockets[0].getsockname()[1]}"
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -6,6 +6,7 @@ import re
 
 _STATUS = re.compile(r"non-2xx status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>|\(code: (\w{1,64})\)")
+_CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(?:Other\(\s*OtherError\(\s*)?(\w{1,64})")
 _ADVICE = {
     "AccessDenied": "these credentials lack a right: s3:ListBucket on the bucket, s3:GetObject, s3:PutObject and "
     "s3:DeleteObject on what is in it are needed",
@@ -85,6 +86,13 @@ def refusal(error: Exception) -> Refusal:
         return Refusal(f"the service answered {name}" + _advice(name), unavailable=name in _PASSING)
     if isinstance(error, FileNotFoundError):
         return Refusal("there is no such object", status=404, missing=True)
+    if found := _CERTIFICATE.search(said):
+        return Refusal(
+            f"its certificate is not trusted ({found[1]}): with verify name a file that has the authority's",
+            unavailable=True,
+        )
+    if "InvalidContentType" in said:
+        return Refusal("it does not speak TLS: endpoint_url begins with http:// then", unavailable=True)
     if "error sending request" in said or "HTTP error" in said or "timed out" in said:
         return Refusal("it cannot be reached, or the connection was lost", unavailable=True, lost=True)
     return Refusal(said.partition("\n")[0][:300])
