@@ -6,6 +6,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from locus_store.sql.models import metadata
+from locus_store.sql.search.tables import PREFIX as SEARCH_PREFIX
 
 PREFIX = "locus_store_"
 
@@ -16,7 +17,7 @@ def not_ours(name: str | None, type_: str, parent_names: MutableMapping[Any, Any
     """A host's ``include_name``: its autogenerate then leaves this package's tables alone.
 
     Give it to ``context.configure(include_name=not_ours)``. A host that joins our revisions to its own history and
-    lists our MetaData beside its own does not need it.
+    lists our MetaData beside its own does not need it, but `not_of_search` if it calls `enable_search`.
     """
     table = name if type_ == "table" else parent_names.get("table_name")
     return not (table or "").startswith(PREFIX)
@@ -26,6 +27,15 @@ def not_our_object(obj: Any, name: str | None, type_: str, _reflected: bool, _co
     """The same as an ``include_object``, which also keeps our tables out where the host's MetaData names them."""
     table = name if type_ == "table" else obj.table.name
     return not (table or "").startswith(PREFIX)
+
+
+def not_of_search(name: str | None, type_: str, parent_names: MutableMapping[Any, Any]) -> bool:
+    """An ``include_name`` for a host that lists our MetaData beside its own, once `enable_search` was called.
+
+    What that makes is in no MetaData, and an autogenerate would remove it.
+    """
+    table = name if type_ == "table" else parent_names.get("table_name")
+    return not (table or "").startswith(SEARCH_PREFIX)
 
 
 def ours(schema: str | None) -> Callable[[str | None, str, MutableMapping[Any, Any]], bool]:

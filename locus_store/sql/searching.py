@@ -23,7 +23,7 @@ from locus_store.core.texts import digest, hides, texts_of_block, texts_of_rest
 from locus_store.core.words import Query
 from locus_store.sql.contents import contents
 from locus_store.sql.dialects.base import Dialect
-from locus_store.sql.search.index import FIRST, PAGE, Last, WordIndex
+from locus_store.sql.search.index import FIRST, Last, WordIndex
 from locus_store.sql.search.tables import Filled, Record, Waiting
 
 _log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class SearchingDriver(Driver):
             filled = [found for one in waiting if (found := self._texts(index, one)) is not None]
             if filled:
                 await self._write(index.store, filled)
-            if len(waiting) < PAGE:
+            if len(waiting) < index.page:
                 break
             after = waiting[-1].id
 

@@ -28,6 +28,7 @@ from locus_store.sql.dialects.postgresql import (
 from locus_store.sql.dialects.postgresql_save import THREAD_GONE, fits, save
 from locus_store.sql.loop_engine import LoopEngine, Wire
 from locus_store.sql.models import metadata
+from locus_store.sql.search.tables import PLACES, QUEUE, TEXTS
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -154,12 +155,14 @@ class PostgreSQLDriver(AsyncSQLDriver):
     async def reclaim(self) -> int:
         """See `Driver.reclaim`: a VACUUM of the tables, which gives back what is free at their ends."""
         prefix = "" if self._schema is None else quoted(self._schema) + "."
-        names = [prefix + name for name in metadata.tables]
+        names = [prefix + table for table in (*metadata.tables, QUEUE.name, TEXTS.name, PLACES.name)]
 
         def work(connection: Connection) -> int:
             freed = 0
             for name in names:
                 before = connection.scalar(_SIZE, {"name": name})
+                if before is None:
+                    continue  # no search was enabled
                 connection.exec_driver_sql(f"VACUUM {name}")
                 freed += before - connection.scalar(_SIZE, {"name": name})
             return max(0, freed)
@@ -181,4 +184,4 @@ class PostgreSQLDriver(AsyncSQLDriver):
 
 
 _INSUFFICIENT_PRIVILEGE = "42501"
-_SIZE = text("SELECT pg_total_relation_size(CAST(CAST(:name AS text) AS regclass))")
+_SIZE = text("SELECT pg_total_relation_size(to_regclass(:name))")

@@ -57,11 +57,6 @@ from locus_store.sql.statements import BLOCKS, CHECKPOINTS, THREADS, alive, as_n
 if TYPE_CHECKING:
     from locus_store.sql.dialects.base import Dialect
 
-PAGE = 32
-"""How many sources are read, and stored in one transaction."""
-_ENQUEUED = 1000
-"""How many sources are enqueued in one transaction when the index is made."""
-
 MOST_PHRASES = 64
 """How many phrases of a query the database looks for, and …"""
 MOST_WORDS = 32
@@ -84,7 +79,7 @@ _WAITING = (
     )
     .where(QUEUE.c.id > bindparam("after", type_=BigInteger), QUEUE.c.id <= bindparam("upto", type_=BigInteger))
     .order_by(QUEUE.c.id)
-    .limit(PAGE)
+    .limit(bindparam("count", type_=BigInteger))
 )
 _AMONG = bindparam("rows", type_=BigInteger, expanding=True)
 _STILL = select(QUEUE.c.id).where(QUEUE.c.id.in_(_AMONG))
@@ -112,13 +107,13 @@ _BLOCKS_AFTER = (
         > tuple_(bindparam("of_thread", type_=BigInteger), bindparam("number", type_=BigInteger))
     )
     .order_by(BLOCKS.c.thread, BLOCKS.c.block_number)
-    .limit(_ENQUEUED)
+    .limit(bindparam("count", type_=BigInteger))
 )
 _CHECKPOINTS_AFTER = (
     select(CHECKPOINTS.c.thread, CHECKPOINTS.c.id)
     .where(CHECKPOINTS.c.id > bindparam("number", type_=BigInteger))
     .order_by(CHECKPOINTS.c.id)
-    .limit(_ENQUEUED)
+    .limit(bindparam("count", type_=BigInteger))
 )
 
 
@@ -134,7 +129,15 @@ FIRST = Last(0, 0)
 
 
 class WordIndex(ABC):
-    """One database's index of words. Its methods are run as those of `Dialect` are."""
+    """One database's index of words. Its methods are run as those of `Dialect` are.
+
+    Attributes:
+        enqueued: How many sources are enqueued in one transaction when the index is made.
+        page: How many are taken from the queue into the index in one.
+    """
+
+    enqueued = 1000
+    page = 32
 
     # -------------------------------------------------------------------------------------------------- differs
 
@@ -196,7 +199,7 @@ class WordIndex(ABC):
 
     def enqueue(self, connection: Connection, after: Last) -> Last | None:
         """Enqueue some of what was stored before; returns the last of it, or None if there is no more."""
-        place = {"number": after.number}
+        place = {"number": after.number, "count": self.enqueued}
         if after.of_blocks:
             place["of_thread"] = after.thread
         found = connection.execute(_BLOCKS_AFTER if after.of_blocks else _CHECKPOINTS_AFTER, place).all()
@@ -240,7 +243,8 @@ class WordIndex(ABC):
 
     def waiting(self, connection: Connection, after: int, upto: int) -> list[Waiting]:
         """Some sources in the queue, with what is stored there."""
-        return [Waiting(*row) for row in connection.execute(_WAITING, {"after": after, "upto": upto})]
+        place = {"after": after, "upto": upto, "count": self.page}
+        return [Waiting(*row) for row in connection.execute(_WAITING, place)]
 
     def store(self, connection: Connection, filled: Sequence[Filled]) -> None:
         """Take sources into the index and out of the queue, but for those that somebody else has at the moment."""
