@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import html
+import re
 import socket
 import ssl
 import struct
@@ -58,6 +60,9 @@ class Fault:
         when: Whether the server has done what it was asked for by then.
         delay: Seconds to wait before it happens.
         body: The answer's body, if it is not an error's.
+        change: Makes another body of the server's own; with a status of 0.
+        cut: How many bytes of the server's body arrive before the connection ends, whatever its length was said to be;
+            with a status of 0.
     """
 
     status: int | None
@@ -65,6 +70,8 @@ class Fault:
     when: Literal["before", "after"] = "before"
     delay: float = 0.0
     body: bytes | None = None
+    change: Callable[[bytes], bytes] | None = None
+    cut: int | None = None
 
 
 Rule = Callable[[Request], Fault | None]
@@ -130,6 +137,10 @@ class S3Proxy:
             if fault.status is None:
                 _reset(writer)
                 return
+            if fault.change is not None:
+                answer = _with_body(answer, fault.change)
+            if fault.cut is not None:
+                answer = answer[: answer.index(b"\r\n\r\n") + 4 + fault.cut]
             if fault.status:
                 text = fault.body
                 if text is None:
@@ -168,6 +179,59 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     return Request(method, target, headers, body)
+
+
+def _with_body(answer: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """An answer with another body."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    kept = [line for line in lines if not line.lower().startswith((b"content-length:", b"transfer-encoding:"))]
+    if len(kept) < len(lines) and b"transfer-encoding: chunked" in head.lower():
+        body = _joined(body)
+    changed = change(body)
+    return b"\r\n".join([*kept, b"Content-Length: %d" % len(changed), b"", changed])
+
+
+def _joined(chunks: bytes) -> bytes:
+    """A body that came in chunks."""
+    found = b""
+    while chunks:
+        size, _, rest = chunks.partition(b"\r\n")
+        length = int(size.partition(b";")[0], 16)
+        found, chunks = found + rest[:length], rest[length + 2 :] if length else b""
+    return found
+
+
+class LateListings:
+    """A rule for a service whose listings show an object only after so many other listings.
+
+    Args:
+        by: After how many.
+    """
+
+    def __init__(self, by: int) -> None:
+        self._by = by
+        self._listings = 0
+        self._young: dict[str, int] = {}
+        self.hidden = 0  # how many objects were not shown
+
+    def __call__(self, request: Request) -> Fault | None:
+        if request.method == "PUT" and request.key:
+            self._young.setdefault(request.key, self._listings)
+        if request.kind != "LIST":
+            return None
+        self._listings += 1
+        return Fault(0, change=self._without_the_young)
+
+    def _without_the_young(self, body: bytes) -> bytes:
+        def shown(match: re.Match[bytes]) -> bytes:
+            key = unquote(html.unescape(match[1].decode()))
+            if self._listings - self._young.get(key, -self._by) < self._by:
+                self.hidden += 1
+                return b""
+            return match[0]
+
+        return re.sub(rb"<Contents>.*?<Key>(.*?)</Key>.*?</Contents>", shown, body, flags=re.DOTALL)
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
