@@ -11,6 +11,7 @@ from locus_store.backends.objects import formats, names
 from locus_store.backends.objects.formats import Checkpoint, Record
 
 _IN_THREAD = re.compile(rf"(?P<thread>{re.escape(names.OURS)}/[^/]+/d/[^/]+)/(?P<kind>[vwxir])/")
+_MARKER = re.compile(r"(?P<tenant>.+)/m/\d{20}(?P<rest>\.\d+\.(?P<mark>[^.]+)\.(?P<thread>.+))")
 _TOKEN = re.compile(r"(?<=[/xw])\d{20}(?=-[0-9a-f]{16})")
 
 
@@ -87,13 +88,31 @@ class BucketContents(ABC):
         return lambda: self.replace(kept)
 
     def grow_old(self) -> None:
-        """Names carry the time at which they were drawn, and what points at a checkpoint to come holds it."""
+        """Names carry the time at which they were drawn, and what points at a checkpoint to come holds it.
+
+        What belongs to a thread as it is keeps its name.
+        """
         objects = self.objects()
-        living = {match["thread"] for key in objects if (match := _IN_THREAD.match(key)) and match["kind"] == "v"}
+        newest: dict[str, Record] = {}
+        for key in sorted(objects, reverse=True):
+            match = _IN_THREAD.match(key)
+            if match is not None and match["kind"] == "v":
+                newest[match["thread"]] = formats.load(objects[key], whole=False)
         aged = {}
         for key, data in objects.items():
-            match = _IN_THREAD.match(key)
-            if match is not None and match["thread"] not in living:
+            match, marker = _IN_THREAD.match(key), _MARKER.fullmatch(key)
+            if match is not None:
+                state = newest[match["thread"]].state if match["thread"] in newest else None
+                kept = () if state is None else (state.life, state.part, *state.swaps.values())
+                if not any(name is not None and name in key for name in kept):
+                    key = _TOKEN.sub("0" * 20, key)
+                if match["kind"] == "i":
+                    data = b"1"
+            elif marker is not None:
+                found = newest.get(f"{marker['tenant']}/d/{marker['thread']}")
+                if found is None or found.state.mark != marker["mark"]:
+                    key = f"{marker['tenant']}/m/{'9' * 20}{marker['rest']}"
+            elif key.startswith(names.probes("")):
                 key = _TOKEN.sub("0" * 20, key)
-            aged[key] = b"1" if match is not None and match["kind"] == "i" and data.isdigit() else data
+            aged[key] = data
         self.replace(aged)

@@ -184,7 +184,8 @@ async def test_every_request_fails_once_and_the_call_is_done_once(open_store, pr
 # ---------------------------------------------------------------------------------------------------------- many faults
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.endurance)])
+@pytest.mark.endurance
+@pytest.mark.parametrize("seed", [1, 2])
 async def test_faults_everywhere_and_each_save_raised_or_is_there_once(open_store, proxy, direct, seed):
     rng = random.Random(seed)
     kinds = [f for name, f in FAULTS.items() if name != "late"]
@@ -345,7 +346,7 @@ async def test_case_54_a_single_writer_is_safe_on_such_a_service(open_store, pro
 # ------------------------------------------------------------------------------------------------------ late listings
 
 
-@pytest.mark.parametrize("by", [1, 5])
+@pytest.mark.parametrize("by", [1, pytest.param(5, marks=pytest.mark.endurance)])
 async def test_listings_that_are_late_lose_and_double_nothing(open_store, proxy, direct, by):
     late = LateListings(by)
     proxy.rule = late
@@ -419,7 +420,14 @@ async def saves_through(store: S3Backend, trouble: Callable[[], Awaitable[None]]
     return acknowledged, failed
 
 
-@pytest.mark.parametrize("trouble", ["paused", "restarted", "cut off"])
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        "restarted",
+        pytest.param("paused", marks=pytest.mark.endurance),
+        pytest.param("cut off", marks=pytest.mark.endurance),
+    ],
+)
 async def test_200_saves_while_the_server_goes_away(seaweedfs, prefix, trouble):
     shared_bucket(seaweedfs)
     async with S3Proxy(seaweedfs.endpoint) as proxy:

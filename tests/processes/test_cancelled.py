@@ -8,6 +8,7 @@ import random
 import time
 
 import pytest
+from bucket_contents import BucketContents
 from histories import message
 
 
@@ -40,6 +41,9 @@ async def test_case_58_two_hundred_cancelled_saves(open_store, other, place, tim
     # No lock is left behind either: somebody else can write at once.
     await asyncio.wait_for(other.save("t", documents(3), "other"), 10)
     await asyncio.wait_for(other.delete("t"), 10)
+    if isinstance(place, BucketContents):  # what a save announced there before it was cancelled is swept later
+        place.grow_old()
+        await other.vacuum()
     assert place.count() == 0
 
 

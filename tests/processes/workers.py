@@ -161,5 +161,20 @@ def save_until_killed(address: str, by: str) -> None:
     asyncio.run(main())
 
 
+def call_once(address: str, method: str, arguments: list[Any], options: dict[str, Any]) -> None:
+    """Calls one method; says so before and after, and then waits for its end."""
+
+    async def main() -> None:
+        store = connect(address)
+        check(await store.load(SHARED))
+        await store.delete("nobody")  # whatever it has to find out before its first change is found out
+        say("begun")
+        await getattr(store, method)(*arguments, **options)
+        say("done")
+        await asyncio.Event().wait()
+
+    asyncio.run(main())
+
+
 if __name__ == "__main__":
     getattr(sys.modules[__name__], sys.argv[1])(*json.loads(sys.argv[2]))

@@ -56,7 +56,7 @@ async def put_values(
     for i in range(ATTEMPTS):
         number += 1
         try:
-            await thread.create(thread.folder.value(state.life, number), data)
+            await _create(thread, thread.folder.value(state.life, number), data)
         except ObjectExistsError:
             await pause(min(i, 6))
             continue
@@ -211,10 +211,23 @@ async def _replace(thread: Thread, life: str, left: Values, numbers: Sequence[in
     """
     rows = [(scope, name, payload) for (scope, name), payload in left.items()]
     number = max(numbers, default=0) + 1
-    await thread.create(thread.folder.value(life, number), _dump(rows, keep=False, summary=True))
+    await _create(thread, thread.folder.value(life, number), _dump(rows, keep=False, summary=True))
     with suppress(BackendError):  # they do not count any more
         await thread.port.delete([thread.folder.value(life, n) for n in numbers])
     return number
+
+
+async def _create(thread: Thread, key: str, data: bytes) -> None:
+    """Create an object, unless there is one that holds something else.
+
+    If it is the same, an earlier attempt was done whose answer was lost, or somebody else has done what was wanted.
+    """
+    try:
+        await thread.create(key, data)
+    except ObjectExistsError:
+        found = await thread.port.get(key)
+        if found is None or found.data != data:
+            raise
 
 
 def _dump(rows: Sequence[tuple[str, str, bytes]], *, keep: bool, summary: bool) -> bytes:
