@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from redis import exceptions
+from redis_driver.all_calls import calls, refused
 from redis_driver.conftest import Open
 from redis_servers import RedisCluster, RedisServer
 from servers import free_port
@@ -25,29 +26,6 @@ NewRedis = Callable[..., RedisServer]
 async def opened(url: str, **options: Any) -> AsyncIterator[RedisBackend]:
     async with RedisBackend(url, **options) as store:
         yield store
-
-
-def calls(store: RedisBackend) -> dict[str, Callable[[], Any]]:
-    return {
-        "save": lambda: store.save("t", {"a": "x" * 2000}),
-        "load": lambda: store.load("t"),
-        "exists": lambda: store.exists("t"),
-        "list_checkpoints": lambda: store.list_checkpoints("t"),
-        "list_threads": store.list_threads,
-        "query_by_metadata": lambda: store.query_by_metadata("a", 1),
-        "delete": lambda: store.delete("t"),
-        "copy_thread": lambda: store.copy_thread("t", "u"),
-        "vacuum": store.vacuum,
-        "setup": store.setup,
-    }
-
-
-async def refused(call: Callable[[], Any]) -> BackendError:
-    with pytest.raises(BackendError) as caught:
-        await call()
-    assert "secret" not in str(caught.value)
-    assert caught.value.__cause__ is not None
-    return caught.value
 
 
 # ------------------------------------------------------------------------------------------------ who may not, or cannot
