@@ -34,7 +34,7 @@ async def was_too_late(thread: Thread, before: View, number: int, state: State) 
     if newest < number:  # the listing is behind, or somebody has deleted the thread since
         return False, None
     if newest == number:
-        return _was_deleted(listed, before, state), None
+        return await _was_deleted(thread, listed, before, state), None
     now = thread.check(await thread.newest())
     if now.state is None or now.number <= number:
         return False, None
@@ -49,10 +49,12 @@ def _goes_on_from(now: View, newest: State, number: int, state: State) -> bool:
     return newest.life == state.life and now.counts(Place.of(number, None))
 
 
-def _was_deleted(listed: Sequence[Listed], before: View, state: State) -> bool:
-    """Whether what lies below the newest record shows that the thread was deleted meanwhile.
-
-    What the newest record itself hides may have been deleted by others.
-    """
-    below = [(names.number_of(o.key), o.etag) for o in listed[1:]]
-    return below != [(before.number, before.etag)] and before.number not in state.hides
+async def _was_deleted(thread: Thread, listed: Sequence[Listed], before: View, state: State) -> bool:
+    """Whether what lies below the newest record shows that the thread was deleted meanwhile."""
+    if [(names.number_of(o.key), o.etag) for o in listed[1:]] == [(before.number, before.etag)]:
+        return False
+    if before.number not in state.hides:
+        return True
+    # Others may have deleted what the newest record hides; but not where the log begins.
+    beginning = await thread.record(Place("v", "", 0))
+    return beginning is None or beginning[0].state.first > state.first

@@ -218,9 +218,10 @@ async def _replace(thread: Thread, life: str, left: Values, numbers: Sequence[in
 
 
 async def _create(thread: Thread, key: str, data: bytes) -> None:
-    """Create an object, unless there is one that holds something else.
+    """Create an object, unless there is one; an earlier attempt whose answer was lost is none.
 
-    If it is the same, an earlier attempt was done whose answer was lost, or somebody else has done what was wanted.
+    Raises:
+        ObjectExistsError: It is somebody else's.
     """
     try:
         await thread.create(key, data)
@@ -232,6 +233,7 @@ async def _create(thread: Thread, key: str, data: bytes) -> None:
 
 def _dump(rows: Sequence[tuple[str, str, bytes]], *, keep: bool, summary: bool) -> bytes:
     fields = {
+        "write": new_mark(),
         "keep": keep,
         "summary": summary,
         "rows": [[scope, name, base64.b64encode(payload).decode()] for scope, name, payload in rows],
