@@ -8,6 +8,7 @@ with an MD5, which is what S3 look-alikes take.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +34,24 @@ if TYPE_CHECKING:
     ObstoreStore = S3Store | GCSStore | AzureStore
 
 T = TypeVar("T")
+
+_threads_in = 0  # the process in which obstore's threads were started, 0 while they were not
+
+
+def _count_on_threads(where: str) -> None:
+    """Take note that obstore's threads run in this process from now on.
+
+    Raises:
+        BackendError: They run in the process that this one was forked from.
+    """
+    global _threads_in
+    if _threads_in not in (0, os.getpid()):
+        raise BackendError(
+            f"{where}: this process was forked from one that had used obstore, whose threads are not in it, so that "
+            "every call would wait for ever: start it by 'spawn' or 'forkserver', or fork before the first call"
+        )
+    _threads_in = os.getpid()
+
 
 RETRIES = 2
 """How often a write is sent again when its connection was lost; obstore repeats only what it takes for harmless."""
@@ -203,6 +222,7 @@ class ObstorePort(ObjectPort):
     # ----------------------------------------------------------------------------------------------------- the store
 
     async def _opened(self) -> ObstoreStore:
+        _count_on_threads(self.where)
         # Making it may read files, and import what is slow to import.
         store = self._store
         if store is None:
@@ -210,6 +230,7 @@ class ObstorePort(ObjectPort):
         return store
 
     async def _one_by_one(self) -> ObstoreStore:
+        _count_on_threads(self.where)
         store = self._singly
         if store is None:
             store = self._singly = await asyncio.to_thread(self._make, True)

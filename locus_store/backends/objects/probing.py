@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from locus_store.backends.objects import names
 from locus_store.backends.objects.port import Object, ObjectConflictError, ObjectExistsError, ObjectPort, Page
@@ -39,8 +41,18 @@ def refused() -> UnsupportedOperationError:
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Claim:
+    """Says who is creating an object."""
+
+    loop: asyncio.AbstractEventLoop
+
+
 class SingleWriter(ObjectPort):
     """A port that looks before it creates, for a service that cannot. It is exact while nobody else writes.
+
+    Between tasks, event loops and threads of one process one creates an object at a time, and one that was cancelled
+    counts until its request has ended.
 
     Args:
         port: The bucket.
@@ -49,9 +61,26 @@ class SingleWriter(ObjectPort):
     def __init__(self, port: ObjectPort) -> None:
         self._port = port
         self.max_bytes = port.max_bytes
+        self._creating: dict[str, _Claim] = {}
 
     async def put(self, key: str, data: bytes, *, new: bool = False) -> str:
-        if new and await self._port.get(key, end=1) is not None:
+        if not new:
+            return await self._port.put(key, data)
+        while not self._may_create(key):  # noqa: ASYNC110  who creates it may be in another event loop
+            await asyncio.sleep(0.002)
+        task = asyncio.ensure_future(self._create(key, data))
+        task.add_done_callback(lambda _: self._creating.pop(key, None))
+        return await asyncio.shield(task)
+
+    def _may_create(self, key: str) -> bool:
+        mine = _Claim(asyncio.get_running_loop())
+        found = self._creating.setdefault(key, mine)
+        if found is not mine and found.loop.is_closed():  # in the middle of it, so that nobody took it away
+            self._creating.pop(key, None)
+        return found is mine
+
+    async def _create(self, key: str, data: bytes) -> str:
+        if await self._port.get(key, end=1) is not None:
             raise ObjectExistsError(key)
         return await self._port.put(key, data)
 
