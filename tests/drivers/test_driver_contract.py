@@ -14,7 +14,7 @@ from typing import Any
 from zlib import compress, decompress
 
 import pytest
-from drivers.driver_list import DRIVERS, OpenDriver
+from drivers.driver_list import PARAMS, OpenDriver
 from drivers.plans import (
     KEY,
     Lists,
@@ -49,7 +49,7 @@ LATE = sys.maxsize // 2
 Make = Callable[..., Driver]
 
 
-@pytest.fixture(params=DRIVERS)
+@pytest.fixture(params=PARAMS)
 async def make(request: pytest.FixtureRequest, tmp_path: Path, open_driver: OpenDriver) -> AsyncIterator[Make]:
     """Makes drivers, each with a storage of its own."""
     made: list[Driver] = []

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drivers.driver_list import DRIVERS, OpenDriver
+from drivers.driver_list import PARAMS, OpenDriver
 from drivers.plans import base_of, document, make_plan, ranges_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -245,7 +245,7 @@ def lines_of(stored: Stored, number: int, r: Range, key: Key) -> list[str]:
     return document(replace(stored, ranges=References({number: [r]}).format()), key).get(number, [])
 
 
-@pytest.mark.parametrize("name", DRIVERS)
+@pytest.mark.parametrize("name", PARAMS)
 @given(history=st.lists(steps, max_size=25))
 @settings(max_examples=100)
 def test_same_as_memory(name: str, open_driver: OpenDriver, history: list[Any]) -> None:
