@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
-from weakref import WeakValueDictionary, finalize
+from weakref import WeakKeyDictionary, WeakValueDictionary, finalize
 
 import redis
 from redis.asyncio import ConnectionPool, Redis, RedisCluster, Sentinel
@@ -127,6 +127,7 @@ class Clients:
         if address is not None and address.tls and self._options.get("ssl_cert_reqs", "required") == "required":
             self._options.setdefault("ssl_check_hostname", True)  # some releases of redis-py leave it out
         self._opened: dict[asyncio.AbstractEventLoop, Opened] = {}
+        self._replaced: WeakKeyDictionary[asyncio.AbstractEventLoop, set[asyncio.Task[None]]] = WeakKeyDictionary()
         if client is None:
             self._make()  # options that redis-py does not know are refused before the first use
         finalize(self, _let_go, self._opened)
@@ -144,11 +145,23 @@ class Clients:
                 await opened.guard()
         return opened
 
+    def replace(self, opened: Opened) -> None:
+        """Have the running loop's next call made with a new client, unless it is the host's.
+
+        A client forgets nodes of a cluster that it did not reach, until it knows none, and would never recover.
+        """
+        loop = asyncio.get_running_loop()
+        if self._client is None and self._opened.get(loop) is opened:
+            del self._opened[loop]
+            self._replaced.setdefault(loop, set()).add(_close_soon(loop, opened))
+
     async def aclose(self) -> None:
         """Close the running loop's client, unless it is the host's; the next use makes another."""
-        opened = self._opened.pop(asyncio.get_running_loop(), None)
+        loop = asyncio.get_running_loop()
+        opened = self._opened.pop(loop, None)
         if opened is not None:
             await opened.aclose()
+        await asyncio.gather(*self._replaced.pop(loop, ()))
 
     def _make(self) -> Sequence[Client]:
         """A client, and after it those through which it finds its server; they connect when they are used."""
@@ -199,7 +212,8 @@ def _let_go(left: dict[asyncio.AbstractEventLoop, Opened]) -> None:
 _closing: set[asyncio.Task[None]] = set()
 
 
-def _close_soon(loop: asyncio.AbstractEventLoop, opened: Opened) -> None:
+def _close_soon(loop: asyncio.AbstractEventLoop, opened: Opened) -> asyncio.Task[None]:
     task = loop.create_task(opened.aclose())
     _closing.add(task)
     task.add_done_callback(_closing.discard)
+    return task

@@ -140,6 +140,11 @@ def is_astray(error: BaseException) -> bool:
     return isinstance(error, AttributeError)
 
 
+def is_confused(error: BaseException) -> bool:
+    """Whether the client of a cluster knows no node, or not the right ones, and so sent nothing."""
+    return isinstance(error, exceptions.RedisClusterException)
+
+
 def was_slow(error: BaseException) -> bool:
     """Whether an answer was waited for as long as it may take."""
     return isinstance(error, (exceptions.TimeoutError, TimeoutError))

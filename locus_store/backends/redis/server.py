@@ -15,7 +15,15 @@ from redis.asyncio import RedisCluster
 
 from locus_store.backends.redis.address import Address
 from locus_store.backends.redis.opening import Client, Clients
-from locus_store.backends.redis.refusals import Failure, is_astray, is_moving, translated, was_lost, was_slow
+from locus_store.backends.redis.refusals import (
+    Failure,
+    is_astray,
+    is_confused,
+    is_moving,
+    translated,
+    was_lost,
+    was_slow,
+)
 from locus_store.core.driver import Key
 
 _TRIES = 4
@@ -150,7 +158,10 @@ class Server:
                 if is_astray(error) and not self.cluster:
                     raise
                 tried += 1
-                if is_moving(error) or (again and is_astray(error)):
+                if is_confused(error):
+                    self._clients.replace(opened)
+                    last = tried > 1
+                elif is_moving(error) or (again and is_astray(error)):
                     last = asyncio.get_running_loop().time() > patience
                 else:
                     last = not (again and was_lost(error) and tried < (2 if was_slow(error) else _TRIES))
