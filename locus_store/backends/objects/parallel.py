@@ -1,9 +1,9 @@
-"""Calls side by side."""
+"""Calls side by side, and work beside the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
@@ -11,6 +11,14 @@ U = TypeVar("U")
 
 AT_ONCE = 16
 """How many requests one call of the driver has under way at the most."""
+
+LARGE = 1_000_000
+"""Bytes from which on compressing takes so long that others must not wait for it."""
+
+
+async def beside(size: int, work: Callable[[], T]) -> T:
+    """Do what takes long for many bytes in a thread, so that the event loop goes on."""
+    return await asyncio.to_thread(work) if size >= LARGE else work()
 
 
 async def in_parallel(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

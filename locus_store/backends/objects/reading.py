@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from locus_store.backends.objects.formats import OWN, Checkpoint, Record, State
 from locus_store.backends.objects.names import Place, decode
-from locus_store.backends.objects.parallel import AT_ONCE, both, in_parallel
+from locus_store.backends.objects.parallel import AT_ONCE, beside, both, in_parallel
 from locus_store.backends.objects.port import all_listed
 from locus_store.backends.objects.thread import TRIES, Thread, View
 from locus_store.core.driver import Info, Stored
@@ -23,7 +23,7 @@ async def get(thread: Thread, checkpoint_id: str | None, now: int) -> Stored | N
     checkpoint, state = record.checkpoint, view.state
     if checkpoint is None:
         return None
-    payload, blocks = record.document()
+    payload, blocks = await beside(checkpoint.payload + checkpoint.block, record.document)
     return Stored(
         checkpoint.checkpoint_id,
         checkpoint.version,

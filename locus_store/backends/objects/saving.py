@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from locus_store.backends.objects import names
 from locus_store.backends.objects.formats import OWN, Checkpoint, Parent, Record, State
 from locus_store.backends.objects.names import Place
-from locus_store.backends.objects.parallel import in_parallel
+from locus_store.backends.objects.parallel import beside, in_parallel
 from locus_store.backends.objects.removing import finish_removing
 from locus_store.backends.objects.sweeping import sweep_folder
 from locus_store.backends.objects.thread import Found, Overtaken, Thread, View, new_mark
@@ -155,7 +155,7 @@ async def _at_the_head(thread: Thread, view: View, plan: Plan, old: Found | None
             gone |= dict.fromkeys(others[plan.keep - 1 :])
         if view.number and view.record and view.record.checkpoint is None:
             gone[view.number] = None  # it stood for keyed values only
-    return _step(thread, view, Record.of(checkpoint, state, plan.payload, plan.block), checkpoint.version, gone)
+    return _step(thread, view, await _record(checkpoint, state, plan), checkpoint.version, gone)
 
 
 async def _behind_the_head(thread: Thread, view: View, plan: Plan, old: Found, replaced: Checkpoint) -> _Step:
@@ -173,8 +173,14 @@ async def _behind_the_head(thread: Thread, view: View, plan: Plan, old: Found, r
     place = Place.swap(token)
     step.useless.append((old.place, plan.checkpoint_id))
     step.announced[thread.folder.id_at(plan.checkpoint_id, place)] = b"%d" % plan.now
-    step.announced[thread.folder.at(place)] = Record.of(checkpoint, state, plan.payload, plan.block).dump()
+    step.announced[thread.folder.at(place)] = (await _record(checkpoint, state, plan)).dump()
     return step
+
+
+async def _record(checkpoint: Checkpoint, state: State, plan: Plan) -> Record:
+    """A record with the plan's document."""
+    size = len(plan.payload) + len(plan.block or b"")
+    return await beside(size, lambda: Record.of(checkpoint, state, plan.payload, plan.block))
 
 
 async def _positions(thread: Thread, view: View) -> list[int]:
