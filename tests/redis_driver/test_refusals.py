@@ -135,6 +135,27 @@ async def test_out_of_memory(new_redis: NewRedis) -> None:
         await store.save("t", {"a": 1})
 
 
+async def test_out_of_memory_a_checkpoint_goes_whole_or_not_at_all(new_redis: NewRedis) -> None:
+    server = new_redis()
+    async with opened(server.store_url) as store:
+        for i in range(5):
+            await store.save("t", {"i": i, "messages": ["x"] * i}, f"c{i}", metadata={"i": i})
+
+        def stored() -> tuple[Any, Any]:
+            with server.client() as client:
+                return client.hgetall("locus_store:{default:t}:h"), client.zrange("locus_store:{default:t}:v", 0, -1)
+
+        before = stored()
+        server.command("CONFIG", "SET", "maxmemory", "1")
+        for call in (lambda: store.delete("t", "c2"), lambda: store.delete("t", ["c0", "c4"])):
+            assert "no memory left (maxmemory) and wrote nothing" in str(await refused(call))
+        assert stored() == before
+        assert [len(await store.query_by_metadata("i", i, versions="all")) for i in range(5)] == [1] * 5
+        server.command("CONFIG", "SET", "maxmemory", "0")
+        assert await store.delete("t", "c2")
+        assert await store.query_by_metadata("i", 2, versions="all") == []
+
+
 async def test_a_key_of_another_program(redis_server: RedisServer, open_store: Open, prefix: str) -> None:
     store = open_store()
     redis_server.command("SET", f"{prefix}{{default:t}}:h", "mine")

@@ -121,7 +121,8 @@ class RedisDriver(Driver):
             UnknownFormatError: A newer release wrote it.
         """
         renewed = "" if self._renew is None else now + int(self._renew * 1_000_000)
-        reply = await self._server.run("get", self._keys.thread(key), now, checkpoint_id or "", renewed)
+        keys = self._keys.thread(key) if renewed else self._keys.read(key)
+        reply = await self._server.run("get", keys, now, checkpoint_id or "", renewed)
         if reply is None:
             return None
         found, version, epoch, data, *blocks = reply
@@ -145,7 +146,7 @@ class RedisDriver(Driver):
         """See `Driver.info`."""
         if checkpoint_id is None:
             return next(iter(await self.infos(key, before=None, limit=1, now=now)), None)
-        reply = await self._server.run("infos", self._keys.thread(key), now, checkpoint_id, "", 1)
+        reply = await self._server.run("infos", self._keys.read(key), now, checkpoint_id, "", 1)
         return next(layout.infos(key.thread_id, int(reply[0]), reply[1:]), None) if reply else None
 
     async def infos(self, key: Key, *, before: int | None, limit: int | None, now: int) -> list[Info]:
@@ -153,7 +154,7 @@ class RedisDriver(Driver):
         found: list[Info] = []
         while limit is None or len(found) < limit:
             count = _PAGE if limit is None else min(_PAGE, limit - len(found))
-            reply = await self._server.run("infos", self._keys.thread(key), now, "", _or_empty(before), count)
+            reply = await self._server.run("infos", self._keys.read(key), now, "", _or_empty(before), count)
             if len(reply) < 2:
                 break
             found += layout.infos(key.thread_id, int(reply[0]), reply[1:])

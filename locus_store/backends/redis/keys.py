@@ -49,6 +49,13 @@ class Keys:
         tag = self._tag(key)
         return [f"{tag}:h".encode(), f"{tag}:v".encode(), f"{tag}:r".encode()]
 
+    def read(self, key: Key) -> list[bytes]:
+        """Those in which its checkpoints are.
+
+        While a cluster moves a slot a script must wait for keys that are not there, as a thread's third one often is.
+        """
+        return self.thread(key)[:2]
+
     def of(self, key: Key) -> list[bytes]:
         """The keys of a script that changes a thread: the tenant's are among them where one script may have both."""
         return self.thread(key) if self._cluster else self.thread(key) + self.tenant(key.tenant)

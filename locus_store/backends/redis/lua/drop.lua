@@ -32,9 +32,10 @@ for id in string.gmatch(ids, '[^%z]+') do
   if version then doomed[#doomed + 1] = {id, version} end
 end
 if #doomed == total then return all() end
-for _, one in ipairs(doomed) do remove_checkpoint(one[1], one[2], lost) end
+-- The first command that writes is one that a server without memory refuses, and so all or nothing is done.
 call('HINCRBY', H, 'g', 1)
 call('HINCRBY', H, 's', 1)
+for _, one in ipairs(doomed) do remove_checkpoint(one[1], one[2], lost) end
 if new_epoch ~= '' then call('HSET', H, 'e', new_epoch) end
 local blocks = change_blocks()
 if I then withdraw_terms(thread, lost) end
