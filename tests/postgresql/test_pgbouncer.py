@@ -20,7 +20,7 @@ from pgbouncer import PgBouncer
 from postgresql.steps import chain, fresh, lines, save
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
-from locus_store import BackendError, PostgreSQLBackend
+from locus_store import BackendError, PostgreSQLBackend, SearchNotEnabledError
 from locus_store.backends.postgresql import PostgreSQLDriver
 from locus_store.core.backend import Backend
 
@@ -126,6 +126,23 @@ async def test_case_61_a_hundred_mixed_calls(open_store: Any, pooled: str, postg
                 assert await direct.fetchval(locks) == 0
     finally:
         await direct.close()
+
+
+async def test_searches(open_store: Any) -> None:
+    stores = [await open_store() for _ in range(3)]
+    await stores[0].save("early", {"messages": ["needle"]})
+    await asyncio.gather(*[store.enable_search() for store in stores])
+
+    async def task(i: int) -> None:
+        for n in range(4):
+            await stores[i % 3].save(f"t{i}", {"messages": [f"needle {n}"]})
+            await stores[(i + 1) % 3].search("needle")
+
+    await asyncio.gather(*map(task, range(6)))
+    assert len(await stores[1].search("needle", limit=None)) == 1 + 6 * 4
+    await stores[2].disable_search()
+    with pytest.raises(SearchNotEnabledError):
+        await stores[0].search("needle")
 
 
 async def test_case_61_sessions_of_a_host(pooled: str) -> None:

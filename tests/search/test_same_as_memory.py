@@ -25,7 +25,7 @@ TEXTS = st.lists(PIECES, min_size=1, max_size=8).flatmap(
 
 
 @only("sqlite", "postgresql")
-@pytest.mark.parametrize("examples", [60, pytest.param(1500, marks=pytest.mark.endurance)])
+@pytest.mark.parametrize("examples", [60, pytest.param(400, marks=pytest.mark.endurance)])
 def test_the_same_as_memory(place: backends.Place, examples: int) -> None:
     numbers = itertools.count()
     with asyncio.Runner() as runner:
