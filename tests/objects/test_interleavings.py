@@ -21,6 +21,7 @@ from locus_store.core.backend import Backend
 from locus_store.core.clock import IncreasingClock
 
 HOUR = 3_600_000_000
+COPIED = {"by": "source"}
 
 
 class TurnPort(MemoryPort):
@@ -81,7 +82,8 @@ class Race:
     async def _work(self, store: Backend, steps: Sequence[str], writer: int) -> None:
         for n, step in enumerate(steps):
             content = {"by": f"{writer}-{n}"}
-            done = Done(step, f"c{writer}-{n}" if step in ("save", "keep") else "x", content, self.at)
+            name = {"save": f"c{writer}-{n}", "copy": "copied"}.get(step, "x")
+            done = Done(step, name, COPIED if step == "copy" else content, self.at)
             self.log.append(done)
             await self._step(store, done)
             done.ended = self.at
@@ -97,6 +99,10 @@ class Race:
                 call = store.save("t", done.content, "x", if_exists="in_place")
             case "delete x":
                 call = store.delete("t", "x")
+            case "vacuum":
+                call = store.vacuum(older_than_days=3650)
+            case "copy":
+                call = store.copy_thread("source", "t", overwrite=True)
             case "records":
                 call = store.put_records("t", "s", {done.content["by"]: 1})
             case _:
@@ -106,17 +112,22 @@ class Race:
 
 def check_one(log: Sequence[Done], name: str, found: Any) -> None:
     """Whether what is found under an id can be what is left after all calls."""
-    saves = [d for d in log if d.name == name and d.what in ("save", "shared", "in place")]
-    removals = [d for d in log if d.what == "delete" or (d.what == "delete x" and name == "x")]
+    saves = [d for d in log if d.name == name and d.what in ("save", "shared", "in place", "copy")]
+    removals = [
+        d
+        for d in log
+        if d.what == "delete" or (d.what, name) == ("delete x", "x") or (d.what == "copy" and name != "copied")
+    ]
     if found is None:
         assert not saves or any(all(r.ended >= s.began for s in saves) for r in removals), f"{name} is lost"
         return
-    [save] = [s for s in saves if s.content == found]
-    assert not [s for s in saves if s.began > save.ended], f"{name} has an older content"
-    assert not [r for r in removals if r.began > save.ended], f"{name} came back"
+    ended = max(s.ended for s in saves if s.content == found)
+    assert not [s for s in saves if s.began > ended], f"{name} has an older content"
+    assert not [r for r in removals if r.began > ended], f"{name} came back"
 
 
-STEPS = st.lists(st.sampled_from(["save", "save", "shared", "in place", "delete x", "delete", "records"]), max_size=4)
+WHAT = ["save", "save", "shared", "in place", "delete x", "delete", "copy", "records", "vacuum"]
+STEPS = st.lists(st.sampled_from(WHAT), max_size=4)
 
 
 @given(first=STEPS, second=STEPS, turns=st.lists(st.integers(0, 1), max_size=60))
@@ -124,6 +135,7 @@ STEPS = st.lists(st.sampled_from(["save", "save", "shared", "in place", "delete 
 def test_two_writers(first: list[str], second: list[str], turns: list[int]) -> None:
     async def run() -> None:
         race = Race(turns)
+        await Backend(ObjectDriver(MemoryPort(race.bucket))).save("source", COPIED, "copied")
         await race.run(first, second)
         store = Backend(ObjectDriver(MemoryPort(race.bucket)))
         history = await store.history("t", limit=None)
@@ -136,8 +148,8 @@ def test_two_writers(first: list[str], second: list[str], turns: list[int]) -> N
             found = await store.load("t", name)
             assert (found is not None) == (name in names)
             check_one(race.log, name, found)
-        assert await store.list_threads() == (["t"] if names else [])
-        removals = [d for d in race.log if d.what == "delete"]
+        assert sorted(await store.list_threads()) == ["source", *(["t"] if names else [])]
+        removals = [d for d in race.log if d.what in ("delete", "copy")]
         for done in race.log:
             if done.what == "records" and not any(r.ended >= done.began for r in removals):
                 gone = any(d.what == "delete x" and d.ended >= done.began for d in race.log)  # perhaps the last one
@@ -146,7 +158,8 @@ def test_two_writers(first: list[str], second: list[str], turns: list[int]) -> N
         sweeper = Backend(ObjectDriver(MemoryPort(race.bucket)), clock=IncreasingClock(lambda: later))
         await sweeper.vacuum(older_than_days=3650)
         assert [i.version for i in await store.history("t", limit=None)] == versions
-        left = [key.split("/d/t/")[-1] for key in race.bucket.objects if "/.probe/" not in key]
+        ours = [key for key in race.bucket.objects if "/d/t/" in key or ("/m/" in key and key.endswith(".t"))]
+        left = [key.split("/d/t/")[-1] for key in ours]
         records = [key for key in left if key.startswith("r/")]
         if names:
             assert len(left) - len(records) in (2 * len(names) + 1, 2 * len(names) + 2), left

@@ -257,7 +257,7 @@ async def test_a_piece_that_is_too_large(open_store: Open) -> None:
 
 @pytest.mark.endurance
 async def test_the_limit_is_256_megabytes(open_store: Open) -> None:
-    store = open_store()
+    store = open_store(timeout=120)
     await store.save("t", {"a": 1})
     with pytest.raises(PayloadTooLargeError):
         await store.save("t", {"a": "x" * (256 * 1024 * 1024 + 1)})

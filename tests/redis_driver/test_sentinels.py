@@ -113,14 +113,18 @@ async def refused(url: str) -> BackendError:
     return caught.value
 
 
-@pytest.mark.parametrize("login", ["", "sentinel_password=secret", "sentinel_username=me&sentinel_password=secret"])
+async def assert_the_login_is_refused(url: str) -> None:
+    error = await refused(url)
+    assert "the sentinels refuse this user or password (sentinel_username, sentinel_password)" in str(error)
+    assert " - AuthenticationError: " in str(error)
+    assert not isinstance(error, BackendUnavailableError)
+
+
+@pytest.mark.parametrize("login", ["sentinel_password=secret", "sentinel_username=me&sentinel_password=secret"])
 async def test_sentinels_that_want_another_password(new_redis: NewRedis, login: str) -> None:
     """What stands for the sentinel is a server; it refuses in the same way."""
     server = new_redis({"requirepass": "right"})
-    error = await refused(f"redis+sentinel://:secret@127.0.0.1:{server.port}/mymaster?{login}")
-    assert "the sentinels refuse this user or password (sentinel_username, sentinel_password)" in str(error)
-    assert f"127.0.0.1:{server.port} - AuthenticationError: " in str(error)
-    assert not isinstance(error, BackendUnavailableError)
+    await assert_the_login_is_refused(f"redis+sentinel://:secret@127.0.0.1:{server.port}/mymaster?{login}")
 
 
 async def test_sentinels_that_cannot_be_reached() -> None:
@@ -138,9 +142,14 @@ async def test_a_server_that_is_taken_for_a_sentinel(redis_server: RedisServer) 
 
 
 @pytest.mark.endurance
-async def test_a_name_that_sentinels_do_not_know(sentinels: Sentinels) -> None:
+async def test_what_real_sentinels_refuse(sentinels: Sentinels) -> None:
     error = await refused(sentinels.store_url.replace("mymaster", "another"))
     assert "the sentinels name no primary that is up: No master found for 'another'" in str(error)
     place = sentinels.store_url.removeprefix("redis+sentinel://").split(",")[0]
     error = await refused(f"redis://{place}")
     assert "if it is a sentinel, connect with redis+sentinel://" in str(error)
+    sentinels._sentinels[0].command("ACL", "SETUSER", "default", "resetpass", ">right")
+    for login in ("", "sentinel_password=secret", "sentinel_username=me&sentinel_password=secret"):
+        await assert_the_login_is_refused(f"redis+sentinel://:secret@{place}/mymaster?{login}")
+    async with RedisBackend(f"redis+sentinel://{place}/mymaster?sentinel_password=right") as store:
+        assert await store.load("t") is None

@@ -19,6 +19,9 @@ from locus_store.backends.objects.port import Listed
 if TYPE_CHECKING:
     from locus_store.backends.objects.thread import Thread, View
 
+LOOKS = 8
+"""How often it looks again because the newest record was deleted under it."""
+
 
 async def was_too_late(thread: Thread, before: View, number: int, state: State) -> tuple[bool, View | None]:
     """Whether a record that was just created is none of the log, and the thread as it is, if that was found out.
@@ -29,20 +32,23 @@ async def was_too_late(thread: Thread, before: View, number: int, state: State) 
         number: Its number.
         state: Its state.
     """
-    listed = (await thread.port.list(thread.folder.log, limit=2)).objects
-    newest = max([names.number_of(o.key) for o in listed], default=0)
-    if newest < number:  # the listing is behind, or somebody has deleted the thread since
-        return False, None
-    if newest == number:
-        return await _was_deleted(thread, listed, before, state), None
-    now = thread.check(await thread.newest())
-    if now.state is None or now.number <= number:
-        return False, None
-    return not _goes_on_from(now, now.state, number, state), now
+    for _ in range(LOOKS):
+        listed = (await thread.port.list(thread.folder.log, limit=2)).objects
+        newest = max([names.number_of(o.key) for o in listed], default=0)
+        if newest < number:  # the listing is behind, or somebody has deleted the thread since
+            break
+        if newest == number:
+            return await _was_deleted(thread, listed, before, state), None
+        now = await thread.as_of(listed)
+        if now is not None and thread.check(now).state is not None and now.number > number:
+            return not _goes_on_from(now, number, state), now
+    return False, None
 
 
-def _goes_on_from(now: View, newest: State, number: int, state: State) -> bool:
+def _goes_on_from(now: View, number: int, state: State) -> bool:
     """Whether a thread's newest record is one that came after the record of a number and a state."""
+    newest = now.state
+    assert newest is not None
     back = now.number - number
     if back <= len(newest.recent):
         return newest.recent[-back] == state.short

@@ -381,22 +381,28 @@ class Thread:
                 raise Overtaken(current or rival, None if rival is None else rival.record) from None
             # An earlier attempt of this very write was done, and its answer lost.
             etag = rival.etag
-        await in_parallel([self._confirm(view, number, record.state), self._try_to_delete(useless)])
+        await in_parallel([self._confirm(view, number, record), self._try_to_delete(useless)])
         clean = not record.state.hides
         header = Record(record.state, record.checkpoint)
         self.shelf.hints.put(self.folder.root, Hint(number, etag, header, clean))
         return View(number, header, (number, *view.listed), clean, etag=etag)
 
-    async def _confirm(self, view: View, number: int, state: State) -> None:
+    async def _confirm(self, view: View, number: int, record: Record) -> None:
         """Make sure that a record that was created is one of the log.
 
         Raises:
             Overtaken: It is none, and was deleted again.
         """
-        late, now = await was_too_late(self, view, number, state)
+        late, now = await was_too_late(self, view, number, record.state)
         if late:
             await self.port.delete([self.folder.number(number)])
             raise Overtaken(now)
+        if now is not None and record.checkpoint is not None:
+            # Others have gone on from it already. If they had just deleted the thread, its announcement went, too.
+            place = Place.of(number, None)
+            await self.port.put(
+                self.folder.id_at(record.checkpoint.checkpoint_id, place), b"%d" % names.time_of(record.state.write)
+            )
 
     async def _try_to_delete(self, keys: Sequence[str]) -> None:
         if keys:
