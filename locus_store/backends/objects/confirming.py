@@ -17,7 +17,8 @@ from locus_store.backends.objects.names import Place
 from locus_store.backends.objects.port import Listed
 
 if TYPE_CHECKING:
-    from locus_store.backends.objects.thread import Thread, View
+    from locus_store.backends.objects.thread import Thread
+    from locus_store.backends.objects.view import View
 
 LOOKS = 8
 """How often it looks again because the newest record was deleted under it."""

@@ -13,8 +13,9 @@ from locus_store.backends.objects.names import COPIED, Place
 from locus_store.backends.objects.parallel import AT_ONCE, in_parallel
 from locus_store.backends.objects.removing import finish_removing
 from locus_store.backends.objects.sweeping import sweep_folder
-from locus_store.backends.objects.thread import TRIES, Overtaken, Thread, View, new_mark
+from locus_store.backends.objects.thread import TRIES, Thread, new_mark
 from locus_store.backends.objects.values import Values, all_values, copy_values
+from locus_store.backends.objects.view import Overtaken, View
 from locus_store.core import frames, payloads
 from locus_store.core.driver import Key
 from locus_store.core.errors import BackendError, CorruptCheckpointError, StoreBusyError

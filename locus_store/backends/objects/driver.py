@@ -14,7 +14,8 @@ from locus_store.backends.objects import copying, names, reading, removing, savi
 from locus_store.backends.objects.hints import Hints
 from locus_store.backends.objects.port import ObjectPort
 from locus_store.backends.objects.probing import SingleWriter, has_conditional_writes, refused
-from locus_store.backends.objects.thread import Shelf, Thread
+from locus_store.backends.objects.thread import Thread
+from locus_store.backends.objects.view import Shelf
 from locus_store.core.capabilities import EVERYTHING_SHARED
 from locus_store.core.driver import Driver, Dropped, Info, Key, Plan, PutResult, Stored, Trimmed
 from locus_store.core.frames import Codec

@@ -8,7 +8,8 @@ from locus_store.backends.objects.formats import OWN, Checkpoint, Record, State
 from locus_store.backends.objects.names import Place, decode
 from locus_store.backends.objects.parallel import AT_ONCE, beside, both, in_parallel
 from locus_store.backends.objects.port import all_listed
-from locus_store.backends.objects.thread import TRIES, Thread, View
+from locus_store.backends.objects.thread import TRIES, Thread
+from locus_store.backends.objects.view import View
 from locus_store.core.driver import Info, Stored
 from locus_store.core.errors import StoreBusyError
 from locus_store.core.frames import DamagedError, UnknownFormatError

@@ -16,7 +16,8 @@ from locus_store.backends.objects.names import Place
 from locus_store.backends.objects.parallel import in_parallel
 from locus_store.backends.objects.port import PAGE, all_listed
 from locus_store.backends.objects.sweeping import garbage
-from locus_store.backends.objects.thread import Overtaken, Thread, View
+from locus_store.backends.objects.thread import Thread
+from locus_store.backends.objects.view import Overtaken, View
 from locus_store.core.driver import Dropped
 from locus_store.core.errors import BackendError, CorruptCheckpointError
 from locus_store.core.frames import DamagedError, UnknownFormatError

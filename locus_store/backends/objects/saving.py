@@ -12,7 +12,8 @@ from locus_store.backends.objects.names import Place
 from locus_store.backends.objects.parallel import beside, in_parallel
 from locus_store.backends.objects.removing import finish_removing
 from locus_store.backends.objects.sweeping import sweep_folder
-from locus_store.backends.objects.thread import Found, Overtaken, Thread, View, new_mark
+from locus_store.backends.objects.thread import Thread, new_mark
+from locus_store.backends.objects.view import Found, Overtaken, View
 from locus_store.core.driver import Conflict, Exists, NoParent, Plan, PutResult, Saved, Stale
 from locus_store.core.errors import BackendError
 

@@ -14,7 +14,8 @@ from locus_store.backends.objects.port import all_listed
 from locus_store.core.frames import DamagedError, UnknownFormatError
 
 if TYPE_CHECKING:
-    from locus_store.backends.objects.thread import Thread, View
+    from locus_store.backends.objects.thread import Thread
+    from locus_store.backends.objects.view import View
 
 UNFINISHED = 3_600_000_000
 """Microseconds after which what is not finished is nobody's any more: an hour."""

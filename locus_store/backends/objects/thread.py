@@ -17,13 +17,12 @@ import random
 import time
 from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
 
 from locus_store.backends.objects import formats, names
 from locus_store.backends.objects.confirming import was_too_late
 from locus_store.backends.objects.formats import FIRST_READ, Record, State
-from locus_store.backends.objects.hints import Hint, Hints
+from locus_store.backends.objects.hints import Hint
 from locus_store.backends.objects.names import COPIED, Folder, Place
 from locus_store.backends.objects.parallel import both, in_parallel
 from locus_store.backends.objects.port import (
@@ -31,9 +30,9 @@ from locus_store.backends.objects.port import (
     Listed,
     ObjectConflictError,
     ObjectExistsError,
-    ObjectPort,
     all_listed,
 )
+from locus_store.backends.objects.view import Found, Overtaken, Shelf, View
 from locus_store.core.driver import Key
 from locus_store.core.errors import (
     BackendError,
@@ -42,7 +41,7 @@ from locus_store.core.errors import (
     StoreBusyError,
     UnsupportedFormatError,
 )
-from locus_store.core.frames import Codec, DamagedError, UnknownFormatError
+from locus_store.core.frames import DamagedError, UnknownFormatError
 
 TRIES = 8
 """How often a read begins again because something was deleted under it."""
@@ -50,93 +49,6 @@ ATTEMPTS = 200
 """How often a write begins again at least because others were faster."""
 PATIENCE = 30.0
 """Seconds for which it does so at least."""
-
-
-class Overtaken(Exception):  # noqa: N818  no error: somebody else created the record
-    """Somebody else went on from the same record.
-
-    Args:
-        view: The thread as it is by now; None if that is not known.
-        rival: The record that was created in place of one's own; None if it is not known.
-    """
-
-    def __init__(self, view: View | None, rival: Record | None = None) -> None:
-        super().__init__("another writer was faster")
-        self.view = view
-        self.rival = rival
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A thread as of one record of its log.
-
-    Attributes:
-        number: The record's number; 0 if there is none.
-        record: What is in it; None if there is none, or it is damaged.
-        listed: Numbers of records that a listing showed, the newest first; there may be more.
-        clean: Whether what it hides is known to be deleted.
-        damage: Why the record cannot be read.
-        etag: What the service calls the record.
-    """
-
-    number: int
-    record: Record | None
-    listed: tuple[int, ...] = ()
-    clean: bool = False
-    damage: DamagedError | UnknownFormatError | None = None
-    etag: str = ""
-
-    @property
-    def next(self) -> int:
-        """The number of the next record."""
-        return self.state.first if self.state and self.number == 0 else self.number + 1
-
-    @property
-    def state(self) -> State | None:
-        """How the thread is, or was when it was deleted or expired; None if there is nothing."""
-        return self.record.state if self.record else None
-
-    def alive(self, now: int) -> State | None:
-        """How the thread is; None if there is none, or it has expired. It may have keyed values only."""
-        state = self.state
-        if state is None or state.gone or (state.expires_at is not None and state.expires_at <= now):
-            return None
-        return state
-
-    def counts(self, place: Place) -> bool:
-        """Whether a checkpoint at that place is one of the thread's."""
-        state = self.state
-        assert state is not None
-        if place.kind == "x":
-            return place.token in state.swaps.values()
-        in_log = place.kind == "v" and state.first <= place.number <= self.number and place.number not in state.removed
-        inside = in_log or (place.kind == "w" and place.token == state.part)
-        return inside and place.position not in state.hides and place.position not in state.swaps
-
-    def place(self, position: int) -> Place:
-        """Where the checkpoint of a position is."""
-        state = self.state
-        assert state is not None
-        swap = state.swaps.get(position)
-        return Place.of(position, state.part) if swap is None else Place.swap(swap)
-
-
-class Found(NamedTuple):
-    """A checkpoint that was looked for."""
-
-    position: int
-    place: Place
-    record: Record
-
-
-@dataclass(frozen=True, slots=True)
-class Shelf:
-    """What all threads of a store have in common."""
-
-    port: ObjectPort
-    prefix: str
-    codec: Codec | None
-    hints: Hints
 
 
 class Thread:

@@ -9,7 +9,8 @@ from locus_store.backends.objects import names
 from locus_store.backends.objects.names import Marker, Tenant
 from locus_store.backends.objects.parallel import AT_ONCE, in_parallel
 from locus_store.backends.objects.reading import checkpoints, info_of_head
-from locus_store.backends.objects.thread import Shelf, Thread, View
+from locus_store.backends.objects.thread import Thread
+from locus_store.backends.objects.view import Shelf, View
 from locus_store.core import patterns
 from locus_store.core.driver import Info, Key
 

@@ -11,8 +11,9 @@ from locus_store.backends.objects.parallel import AT_ONCE, in_parallel
 from locus_store.backends.objects.port import ObjectPort, all_listed
 from locus_store.backends.objects.removing import finish_removing, remove, remove_thread
 from locus_store.backends.objects.sweeping import UNFINISHED, garbage
-from locus_store.backends.objects.thread import Overtaken, Shelf, Thread, View
+from locus_store.backends.objects.thread import Thread
 from locus_store.backends.objects.values import sum_up
+from locus_store.backends.objects.view import Overtaken, Shelf, View
 from locus_store.core.driver import Key, Trimmed
 from locus_store.core.frames import DamagedError, UnknownFormatError
 

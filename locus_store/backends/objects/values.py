@@ -20,7 +20,8 @@ from locus_store.backends.objects.parallel import in_parallel
 from locus_store.backends.objects.port import ObjectExistsError, all_listed
 from locus_store.backends.objects.removing import finish_removing, remove_thread
 from locus_store.backends.objects.sweeping import sweep_folder
-from locus_store.backends.objects.thread import ATTEMPTS, TRIES, Overtaken, Thread, View, new_mark, pause
+from locus_store.backends.objects.thread import ATTEMPTS, TRIES, Thread, new_mark, pause
+from locus_store.backends.objects.view import Overtaken, View
 from locus_store.core.errors import BackendError, StoreBusyError
 from locus_store.core.frames import DamagedError
 
