@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from redis.asyncio import RedisCluster as Client
 from redis_cluster.conftest import Open
 from redis_servers import RedisCluster, RedisServer, wait_for
 
@@ -30,6 +31,27 @@ async def test_it_is_found_through_any_of_the_nodes(cluster: RedisCluster, open_
         store = open_store(url=f"redis+cluster://127.0.0.1:1,127.0.0.1:{node.port}")
         await store.save("t", {"through": node.port}, str(node.port))
     assert len(await store.list_checkpoints("t")) == len(cluster.nodes)
+
+
+@pytest.mark.parametrize("options", [{}, {"decode_responses": True, "protocol": 3}], ids=["bytes", "texts"])
+async def test_a_client_of_the_hosts_is_used_and_never_closed(
+    cluster: RedisCluster, open_store: Open, options: dict[str, Any]
+) -> None:
+    client = Client(host="127.0.0.1", port=cluster.nodes[0].port, **options)
+    try:
+        store = open_store(url=None, client=client)
+        await asyncio.gather(*[store.save(f"t{i}", {"n": i, "b": b"\xff"}, metadata={"n": i}) for i in range(30)])
+        assert await store.load("t7") == {"n": 7, "b": b"\xff"}
+        assert len(await store.list_threads(limit=None)) == 30
+        assert [row["thread_id"] for row in await store.query_by_metadata("n", 9)] == ["t9"]
+        assert await store.copy_thread("t1", "copy")
+        assert await store.vacuum(older_than_days=0, keep_last=0) == 31
+        assert await store.list_threads() == []
+        await store.close()
+        assert await client.set("another", "1")
+        assert await client.unlink("another")
+    finally:
+        await client.aclose()
 
 
 def reads(store: RedisBackend, name: str) -> list[Coroutine[Any, Any, Any]]:
