@@ -82,8 +82,9 @@ async def test_a_slot_moves_while_it_is_written_to(
 @pytest.mark.endurance
 async def test_a_slot_moves_to_a_node_that_the_store_has_not_heard_of(new_cluster: Callable[[], RedisCluster]) -> None:
     cluster = new_cluster()
-    async with RedisBackend(cluster.store_url, timeout=1) as store:
+    async with RedisBackend(cluster.store_url, timeout=1) as store, RedisBackend(cluster.store_url) as idle:
         await store.save("t", {"n": 0}, "0")
+        assert await idle.list_threads() == ["t"]
         node = await asyncio.to_thread(cluster.join)
         slot = cluster.slot(b"locus_store:{default:t}:h")
         loop = asyncio.get_running_loop()
@@ -110,5 +111,10 @@ async def test_a_slot_moves_to_a_node_that_the_store_has_not_heard_of(new_cluste
         for name, document in acknowledged.items():
             assert await store.load("t", name) == document
         assert await store.list_threads() == ["t"]
+        # Whoever makes a lost index anew, or sweeps, looks at all nodes, those too that it has not heard of.
+        index = b"locus_store:{default}:i"
+        cluster.owner(cluster.slot(index)).command("UNLINK", index)
+        assert await idle.list_threads() == ["t"]
+        assert await idle.vacuum(older_than_days=0, keep_last=1) >= len(acknowledged) - 1
         assert await store.delete("t")
         assert await store.list_threads() == []

@@ -145,15 +145,18 @@ class Clients:
                 await opened.guard()
         return opened
 
-    def replace(self, opened: Opened) -> None:
-        """Have the running loop's next call made with a new client, unless it is the host's.
+    def replace(self, opened: Opened) -> bool:
+        """Have the running loop's next call made with a new client; False if it is the host's, which stays.
 
         A client forgets nodes of a cluster that it did not reach, until it knows none, and would never recover.
         """
         loop = asyncio.get_running_loop()
-        if self._client is None and self._opened.get(loop) is opened:
+        if self._client is not None:
+            return False
+        if self._opened.get(loop) is opened:
             del self._opened[loop]
             self._replaced.setdefault(loop, set()).add(_close_soon(loop, opened))
+        return True
 
     async def aclose(self) -> None:
         """Close the running loop's client, unless it is the host's; the next use makes another."""

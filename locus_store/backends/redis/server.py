@@ -126,6 +126,16 @@ class Server:
             where = {"target_nodes": RedisCluster.PRIMARIES} if self.cluster else {}
             return [key async for key in client.scan_iter(match=pattern, count=_SCAN, **where)]
 
+        if not self.cluster:
+            found: list[bytes | str] = await self._call(call)
+            return found
+        # Twice, so that a key that moves from one node to another meanwhile is found on one of them.
+        return [*await self._scan_nodes(call), *await self._scan_nodes(call)]
+
+    async def _scan_nodes(self, call: Callable[[Any], Awaitable[Any]]) -> list[bytes | str]:
+        # A client learns of nodes only when it is sent to them, and older ones forget which are primaries.
+        if not self._clients.replace(await self._clients.here()):
+            await self._call(lambda client: client.nodes_manager.initialize())
         found: list[bytes | str] = await self._call(call)
         return found
 
