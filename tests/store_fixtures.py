@@ -43,6 +43,7 @@ __all__ = [
     "place_or_session",
     "postgresql_database",
     "store",
+    "with_a_bucket",
 ]
 
 OpenStore = Callable[..., Backend]
@@ -126,7 +127,8 @@ LONG = [
 
 The double of Elasticsearch shows that searches are refreshed; `tests/opensearch_driver` sees to that, too. What is
 different on a cluster of Redis is in `tests/redis_cluster`; over OCI's double runs the driver that runs over S3, and what
-is between it and the service is in `tests/objects`. Moto runs what SeaweedFS runs, a real S3 server. Over a server, a
+is between it and the service is in `tests/objects`. Over SeaweedFS, a real S3 server, where a listing takes its time, a
+part of `tests/conformance` is gone through at once (`with_a_bucket`), over moto, a double, nothing. Over a server, a
 synchronous session does what an asynchronous one does, and one on MariaDB what one on PostgreSQL does,
 with the statements of MariaDB's own backend.
 """
@@ -137,10 +139,13 @@ OBJECTS = [name for name, place in backends.TABLE.items() if issubclass(place, B
 _ASYNC_SESSIONS = [name for name in SESSIONS if name.endswith("-session")]
 
 
-def _params(names: Iterable[str], long: Container[str] = ()) -> list[Any]:
-    """Parameters of `place`, of which those in `LONG` and in `long` are marked as endurance."""
+def _params(names: Iterable[str], long: Container[str] = (), *, short: Container[str] = ()) -> list[Any]:
+    """Parameters of `place`, of which those in `LONG`, but for `short`, and in `long` are marked as endurance."""
     marked = pytest.mark.endurance
-    return [pytest.param(name, marks=marked) if name in LONG or name in long else name for name in names]
+    return [
+        pytest.param(name, marks=marked) if name in long or (name in LONG and name not in short) else name
+        for name in names
+    ]
 
 
 @pytest.fixture(params=_params(backends.TABLE))
@@ -218,6 +223,13 @@ async def _start_obstore() -> None:
     from obstore.store import MemoryStore
 
     await obstore.put_async(MemoryStore(), "key", b"")
+
+
+def with_a_bucket(metafunc: pytest.Metafunc) -> None:
+    """For ``pytest_generate_tests``: runs tests of `place_or_session` on SeaweedFS, too, without waiting for the long ones."""
+    if "place" in metafunc.fixturenames:
+        params = _params([*backends.TABLE, *SESSIONS], short=[backends.S3Place.name])
+        metafunc.definition.add_marker(pytest.mark.parametrize("place", params, indirect=True))
 
 
 def only(*names: str) -> pytest.MarkDecorator:

@@ -1,5 +1,6 @@
 """The shared suite: one file per operation, run over every backend of `backends.TABLE`; no backend is named here."""
 
+import pytest
 from store_fixtures import (
     checkpointer,
     clock,
@@ -10,6 +11,7 @@ from store_fixtures import (
     own_connections,
     postgresql_database,
     store,
+    with_a_bucket,
 )
 from store_fixtures import place_or_session as place
 
@@ -25,3 +27,21 @@ __all__ = [
     "postgresql_database",
     "store",
 ]
+
+ON_A_BUCKET = {
+    "save",
+    "exists",
+    "expected_version",
+    "if_exists",
+    "list_checkpoints",
+    "list_threads",
+    "tenants",
+    "delete",
+}
+"""The files, without ``test_``, whose tests `make test` runs over object storage; the others are run by `make endurance`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.module.__name__.rpartition("test_")[2] in ON_A_BUCKET:
+        with_a_bucket(metafunc)
