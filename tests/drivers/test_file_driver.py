@@ -800,6 +800,8 @@ from drivers.plans import KEY, make_plan, tick
 from locus_store.backends.file import FileDriver
 driver = FileDriver({str(folder)!r})
 async def main():
+    # The debug mode tells which steps took long, as any may on a busy machine.
+    asyncio.get_running_loop().slow_callback_duration = 60
     await asyncio.gather(*[driver.put(KEY, make_plan(f"c{{i}}")) for i in range(20)])
     {ending}
 for _ in range(3):

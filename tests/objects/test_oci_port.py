@@ -134,6 +134,8 @@ def test_case_62_a_program_that_closes_nothing_ends(oci_double: Process, bucket:
         from locus_store.backends.objects.oci_sign_in import SignIn
 
         async def main():
+            # The debug mode tells which steps took long, as any may on a busy machine.
+            asyncio.get_running_loop().slow_callback_duration = 60
             port = OCIPort(sys.argv[1], sign_in=SignIn(config_file=sys.argv[2], service_endpoint=sys.argv[3]))
             await port.put("a", b"1")
             task = asyncio.create_task(port.put("slow", b"1"))

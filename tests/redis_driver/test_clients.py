@@ -146,6 +146,8 @@ def test_a_program_that_forgets_to_close_ends_quietly(redis_server: RedisServer,
 import asyncio, locus_store
 store = locus_store.RedisBackend({redis_server.store_url!r}, {prefix!r})
 async def main():
+    # The debug mode tells which steps took long, as any may on a busy machine.
+    asyncio.get_running_loop().slow_callback_duration = 60
     await asyncio.gather(*[store.save(f"t{{i}}", {{"a": i}}) for i in range(10)])
     print(len(await store.list_threads()))
 asyncio.run(main())

@@ -155,6 +155,8 @@ class TestLifeCycle:
             driver = SQLiteDriver(sys.argv[1])
 
             async def main():
+                # The debug mode tells which steps took long, as any may on a busy machine.
+                asyncio.get_running_loop().slow_callback_duration = 60
                 await driver.put(KEY, make_plan("c", {{1: ['"x"']}}))
                 assert await driver.get(KEY, None, now=tick())
                 print("saved", flush=True)
