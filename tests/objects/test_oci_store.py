@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import backends
+import elsewhere
 import pytest
 from oci_buckets import DoubleBucket, NamedBucket, OCIBucket
 from oci_double.process import NAMESPACE, Process, User
@@ -116,7 +117,7 @@ async def test_buckets_of_the_shared_suite(bucket: OCIBucket) -> None:
     assert bucket.objects() == {}
     async with open_backend(bucket.url) as store:
         await store.save("t", {"n": 1})
-    assert len(bucket.objects()) == 3
+    assert len(bucket.objects()) == 4  # the marker, the record with what says where it is, and the beginning of the log
     bucket.empty()
     await left.assert_nothing()
 
@@ -135,3 +136,33 @@ def test_the_environment_may_say_all_of_it(oci_double: Process, oci_user: User) 
         "service_endpoint": oci_double.url,
     }
     assert bucket.version == f"the bucket 'b' at {oci_double.url}"
+
+
+def test_the_sdk_is_imported_by_the_first_call_and_not_in_the_loops_thread(place: backends.Place) -> None:
+    done = elsewhere.run(
+        """
+        import asyncio, sys, threading
+
+        threads = []
+
+        class Watch:
+            def find_spec(self, name, path=None, target=None):
+                if name == "oci":
+                    threads.append(threading.current_thread().name)
+
+        from elsewhere import connect
+
+        async def main():
+            async with connect(sys.argv[1]) as store:
+                assert "oci" not in sys.modules
+                sys.meta_path.insert(0, Watch())
+                await store.save("t", {})
+
+        asyncio.run(main())
+        print(threads)
+        """,
+        place.address,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "locus-store-oci" in done.stdout
+    assert "MainThread" not in done.stdout
