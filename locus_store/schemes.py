@@ -170,11 +170,17 @@ def _s3(url: Url) -> Target:
 
 def _obstore(url: Url) -> Target:
     try:
+        from obstore.exceptions import BaseError
         from obstore.store import AzureStore, GCSStore
     except ImportError as e:
-        raise MissingDependencyError(f"{url.scheme}:// URLs", "obstore", "s3") from e
+        raise MissingDependencyError(f"a URL of {url.scheme}://", "obstore", "s3") from e
     bucket, options = _bucket(url, url.options(S3.backend_class())[0])
-    return Target(S3, {"store": (GCSStore if url.scheme == "gs" else AzureStore)(bucket), **options})
+    try:
+        store = (GCSStore if url.scheme == "gs" else AzureStore)(bucket)
+    except BaseError as e:
+        hint = "; the account is named by AZURE_STORAGE_ACCOUNT_NAME" if url.scheme == "az" else ""
+        raise ValueError(f"{url.scheme}://{bucket} cannot be opened with what the environment says{hint}") from e
+    return Target(S3, {"store": store, **options})
 
 
 def _oci(url: Url) -> Target:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +185,10 @@ class TestUrls:
             with pytest.raises(ValueError, match=r"no part of it|no option of a URL") as error:
                 open_backend(url)
             assert "hush" not in str(error.value)
+
+
+def test_an_account_that_nobody_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("AZURE_")]:
+        monkeypatch.delenv(name)
+    with pytest.raises(ValueError, match=r"az://container cannot be opened.*AZURE_STORAGE_ACCOUNT_NAME"):
+        open_backend("az://container/prefix")
