@@ -54,9 +54,9 @@ check-imports: $(VENV)/.installed-test
 pytest: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-# One after the other: what they crash and measure must have the machine for itself.
+# Most of them wait for servers and processes, so two at a time take little more than half as long.
 endurance: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -m endurance -o faulthandler_timeout=1500 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m endurance -n $(WORKERS) --dist worksteal -o faulthandler_timeout=1500 $(PYTEST_ARGS)
 
 build: $(VENV)/.installed-test
 	rm -rf dist
