@@ -994,10 +994,6 @@ class S3Place(BucketContents, Place):
     def count(self) -> int:
         return len(self.bucket.sizes(self.prefix))
 
-    def connections(self, state: str = "%") -> int:
-        """None: a bucket knows no sessions, and nothing is left open in it between two requests."""
-        return 0
-
     def put(self, key: str, data: bytes) -> None:
         self.bucket.put(self.prefix + key, data)
 

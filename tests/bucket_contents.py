@@ -33,6 +33,10 @@ class BucketContents(ABC):
     def remove(self, key: str) -> None:
         """Delete an object."""
 
+    def connections(self, state: str = "%") -> int:
+        """None: a bucket knows no sessions, and nothing is left open in it between two requests."""
+        return 0
+
     def replace(self, objects: dict[str, bytes]) -> None:
         """Put these in the place of all objects of the store."""
         now = self.objects()

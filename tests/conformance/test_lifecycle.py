@@ -135,7 +135,7 @@ async def _one_round(store, i, *, close):
 
 @pytest.mark.usefixtures("own_connections")
 def test_descriptors_and_threads_do_not_pile_up_over_event_loops(place):
-    store = place.open()
+    store = place.open(**(place.pooled or {}))
     left = backends.Left()
     counts = []
     for i in range(30):
