@@ -346,7 +346,7 @@ async def test_case_54_a_single_writer_is_safe_on_such_a_service(open_store, pro
 # ------------------------------------------------------------------------------------------------------ late listings
 
 
-@pytest.mark.parametrize("by", [1, pytest.param(5, marks=pytest.mark.endurance)])
+@pytest.mark.parametrize("by", [2, pytest.param(5, marks=pytest.mark.endurance)])
 async def test_listings_that_are_late_lose_and_double_nothing(open_store, proxy, direct, by):
     late = LateListings(by)
     proxy.rule = late
