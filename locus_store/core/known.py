@@ -6,30 +6,21 @@ state of knowledge says how much of them belongs to it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any
 
 from locus_store.core.codec import decode_entries
 from locus_store.core.driver import Base
 from locus_store.core.loading import REST, Loaded
+from locus_store.core.locks import ForkSafeLock
 from locus_store.core.paths import Path
 from locus_store.core.references import OWN, Range
 from locus_store.core.unchanged import Snapshot, digest_of
 from locus_store.core.watching import Watch
 
-_growing = Lock()
+_growing = ForkSafeLock()
 """Held while a shared sequence grows: two threads may plan from the same knowledge."""
-
-
-def _after_fork() -> None:
-    global _growing
-    _growing = Lock()  # the thread that held it is not in the child
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 class Blocks:

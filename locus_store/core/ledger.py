@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from threading import Lock
-from weakref import WeakSet
 
 from locus_store.core.driver import Base, Key
 from locus_store.core.known import Known, from_loaded
 from locus_store.core.loading import Loaded
+from locus_store.core.locks import ForkSafeLock
 
 Hint = Known | Loaded
-
-_ledgers: WeakSet[Ledger] = WeakSet()
-
-
-def _after_fork() -> None:
-    for ledger in _ledgers:
-        ledger._lock = Lock()  # the thread that held it is not in the child
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 @dataclass(slots=True)
@@ -51,8 +39,7 @@ class Ledger:
         self._limit = limit
         self._hints: OrderedDict[Key, _Hints] = OrderedDict()
         self._total = 0
-        self._lock = Lock()
-        _ledgers.add(self)
+        self._lock = ForkSafeLock()
 
     def get(self, key: Key) -> list[Known]:
         """What is remembered of a thread, what was used last first; what was loaded is worked out now."""

@@ -102,9 +102,9 @@ class SearchingDriver(Driver):
 
     def _not_enabled(self) -> SearchNotEnabledError:
         return SearchNotEnabledError(
-            type(self).__name__,
+            "this database",
             "search yet",
-            "this database has no index of words; make it once: await backend.enable_search()",
+            "it has no index of words; make it once: await backend.enable_search()",
         )
 
     async def _fill_index_if_there(self) -> None:

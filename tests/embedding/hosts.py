@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
-from backends import Place
+import pytest
+import servers
+from backends import MariaDBPlace, Place, PostgreSQLPlace, SQLitePlace
+from session_places import empty_sqlite_file, over
 from sqlalchemy import Connection, Engine, Executable, String, create_engine
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
@@ -92,6 +96,35 @@ class Transaction:
 
     async def _done(self, result: Any) -> Any:
         return await result if self._asynchronous else result
+
+
+def host_on(name: str, request: pytest.FixtureRequest, folder: Path) -> Host:
+    """A host on a database of its own.
+
+    Args:
+        name: ``sqlite``, ``postgresql`` or ``mariadb``.
+        request: Gives the fixtures of the servers.
+        folder: Where a SQLite file is made.
+    """
+    if name == "sqlite":
+        servers.note_ran("sqlite")
+        place = SQLitePlace(folder=folder)
+        place.path.write_bytes(empty_sqlite_file(folder))
+        clients = f"sqlite+aiosqlite:///{place.path}", f"sqlite:///{place.path}"
+        return Host(place, clients, {"connect_args": {"timeout": 30}})
+    if name == "mariadb":
+        server = request.getfixturevalue("mariadb_server")
+        server.ensure_running()
+        servers.note_ran("mariadb", server.version)
+        url = request.getfixturevalue("mariadb_database")
+        clients = over("mysql+asyncmy", url), over("mysql+pymysql", url)
+        return Host(MariaDBPlace(server=server, url=url), clients, {})
+    server = request.getfixturevalue("postgresql_server")
+    server.ensure_running()
+    servers.note_ran("postgresql", f"PostgreSQL {server.version}")
+    url = request.getfixturevalue("postgresql_database")
+    clients = over("postgresql+asyncpg", url), over("postgresql+psycopg", url)
+    return Host(PostgreSQLPlace(server=server, url=url), clients, {})
 
 
 Begin = Callable[..., contextlib.AbstractAsyncContextManager[Transaction]]

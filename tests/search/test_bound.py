@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import servers
-from backends import PostgreSQLPlace, SQLitePlace
-from embedding.hosts import TARGETS, Begin, Host, opener
+from backends import SQLitePlace
+from embedding.hosts import TARGETS, Begin, Host, host_on, opener
 from search.conftest import indexed, said, words
-from session_places import empty_sqlite_file, over
+from session_places import empty_sqlite_file
 from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -26,19 +26,7 @@ from locus_store import (
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def host(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Host]:
-    if request.param == "sqlite":
-        servers.note_ran("sqlite")
-        place = SQLitePlace(folder=tmp_path)
-        place.path.write_bytes(empty_sqlite_file(tmp_path))
-        clients = f"sqlite+aiosqlite:///{place.path}", f"sqlite:///{place.path}"
-        made = Host(place, clients, {"connect_args": {"timeout": 30}})
-    else:
-        server = request.getfixturevalue("postgresql_server")
-        server.ensure_running()
-        servers.note_ran("postgresql", f"PostgreSQL {server.version}")
-        url = request.getfixturevalue("postgresql_database")
-        clients = over("postgresql+asyncpg", url), over("postgresql+psycopg", url)
-        made = Host(PostgreSQLPlace(server=server, url=url), clients, {})
+    made = host_on(request.param, request, tmp_path)
     yield made
     await made.close()
 

@@ -11,7 +11,7 @@ from locus_store.backends.objects import names
 from locus_store.backends.objects.formats import Checkpoint, Parent, Record, State
 from locus_store.backends.objects.names import COPIED, Place
 from locus_store.backends.objects.parallel import AT_ONCE, in_parallel
-from locus_store.backends.objects.removing import finish_removing
+from locus_store.backends.objects.removing import when_removed
 from locus_store.backends.objects.sweeping import sweep_folder
 from locus_store.backends.objects.thread import TRIES, Thread, new_mark
 from locus_store.backends.objects.values import Values, all_values, copy_values
@@ -44,7 +44,7 @@ async def clone(source: Thread, dest: Thread, *, upto: int | None, overwrite: bo
             found = await _source(source, upto, now)
             if found is None:
                 return "missing"
-            view = await _destination(dest, now)
+            view = await when_removed(dest, await dest.newest_to_write(), now)
             if not overwrite and _has_checkpoints(view, now):
                 return "exists"
             return await _copy(source, found, dest, view, overwrite=overwrite, now=now)
@@ -57,23 +57,12 @@ def _has_checkpoints(view: View, now: int) -> bool:
     return view.alive(now) is not None and view.record is not None and view.record.checkpoint is not None
 
 
-async def _destination(dest: Thread, now: int) -> View:
-    view = await dest.newest_to_write()
-    while view.state is not None and view.state.gone:
-        await finish_removing(dest, view, now)
-        view = await dest.newest_to_write()
-    return view
-
-
 async def _source(source: Thread, upto: int | None, now: int) -> _Source | None:
     view = await source.newest_to_write()
     state = view.alive(now)
     if state is None:
         return None
-    listed = await source.positions(view)
-    if listed is None:
-        raise Overtaken(None)
-    positions = listed[0]
+    positions = (await source.positions(view))[0]
     if upto is not None:
         low, high = 0, len(positions)
         while low < high:
@@ -178,10 +167,8 @@ async def _appear(
             )
             after = await _append(dest, view, replace(head, state=state), before, now)
         except Overtaken as e:
-            view = await dest.go_on(attempt, e)
+            view = await when_removed(dest, await dest.go_on(attempt, e), now)
             attempt += 1
-            if view.state is not None and view.state.gone:
-                view = await _destination(dest, now)
             if not overwrite and _has_checkpoints(view, now):
                 return False
             continue

@@ -5,26 +5,14 @@ A hint is checked with every listing, which says number and etag of the newest r
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from dataclasses import dataclass
-from threading import Lock
-from weakref import WeakSet
 
 from locus_store.backends.objects.formats import Record
+from locus_store.core.locks import ForkSafeLock
 
 _MOST = 2000
 _LARGEST = 16 * 1024
-
-_all: WeakSet[Hints] = WeakSet()
-
-
-def _after_fork() -> None:
-    for hints in _all:
-        hints._lock = Lock()  # the thread that held it is not in the child
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +35,7 @@ class Hints:
 
     def __init__(self) -> None:
         self._hints: OrderedDict[str, Hint] = OrderedDict()
-        self._lock = Lock()
-        _all.add(self)
+        self._lock = ForkSafeLock()
 
     def get(self, folder: str) -> Hint | None:
         """What is remembered of a thread."""

@@ -23,6 +23,8 @@ from typing import NamedTuple
 
 from locus_store.core.driver import Key
 
+DEFAULT_PREFIX = "locus/checkpoints/"
+"""What the keys of all objects begin with, if nothing else is said."""
 LONGEST_PREFIX = 256
 OURS = ".locus"
 """The segment that no prefix has and that follows each, so that one store's objects are never taken for another's."""

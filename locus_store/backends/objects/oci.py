@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from locus_store.backends.objects.driver import ObjectDriver
+from locus_store.backends.objects.names import DEFAULT_PREFIX
 from locus_store.backends.objects.oci_port import OCIPort
 from locus_store.backends.objects.oci_sign_in import CONFIG_FILE, PROFILE, SignIn
 from locus_store.core.backend import Backend, BackendOptions
@@ -14,9 +15,6 @@ from locus_store.core.state import AgentState
 
 if TYPE_CHECKING:
     from oci.object_storage import ObjectStorageClient
-
-PREFIX = "locus/checkpoints/"
-"""What the names of all objects begin with, if nothing else is said."""
 
 
 class OCIBucketBackend(Backend):
@@ -48,7 +46,7 @@ class OCIBucketBackend(Backend):
         self,
         bucket_name: str,
         namespace: str | None = None,
-        prefix: str = PREFIX,
+        prefix: str = DEFAULT_PREFIX,
         profile_name: str = PROFILE,
         auth_type: Literal["api_key", "security_token", "instance_principal", "resource_principal"] = "api_key",
         region: str | None = None,
@@ -107,7 +105,9 @@ class OCIBucketCheckpointer(Checkpointer[AgentState]):
 
     backend: OCIBucketBackend
 
-    def __init__(self, bucket_name: str, namespace: str | None = None, prefix: str = PREFIX, **options: Any) -> None:
+    def __init__(
+        self, bucket_name: str, namespace: str | None = None, prefix: str = DEFAULT_PREFIX, **options: Any
+    ) -> None:
         super().__init__(OCIBucketBackend(bucket_name, namespace, prefix, **options), AgentState)
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ from locus_store.backends.objects.names import Place, decode
 from locus_store.backends.objects.parallel import AT_ONCE, beside, both, in_parallel
 from locus_store.backends.objects.port import all_listed
 from locus_store.backends.objects.thread import TRIES, Thread
-from locus_store.backends.objects.view import View
+from locus_store.backends.objects.view import Overtaken, View
 from locus_store.core.driver import Info, Stored
 from locus_store.core.errors import StoreBusyError
 from locus_store.core.frames import DamagedError, UnknownFormatError
@@ -130,32 +130,23 @@ async def checkpoints(
         state = view.alive(now)
         if state is None or limit == 0:
             return []
-        found = await _checkpoints(thread, view, state, before, limit)
-        if found is not None:
-            return found
-        view = None
+        try:
+            return await _checkpoints(thread, view, state, before, limit)
+        except Overtaken:
+            view = None
     raise StoreBusyError(f"thread {thread.key.thread_id!r} changes faster than it can be read")
 
 
 async def _checkpoints(
     thread: Thread, view: View, state: State, before: int | None, limit: int | None
-) -> list[tuple[Info, frozenset[bytes]]] | None:
-    listed = await thread.positions(view, None if before is not None or limit is None else limit + 1)
-    if listed is None:
-        return None
-    positions, complete = listed
-    start = 0
-    if before is not None:
-        at = await _first_below(thread, view, positions, before)
-        if at is None:
-            return None
-        start = at
+) -> list[tuple[Info, frozenset[bytes]]]:
+    most = None if before is not None or limit is None else limit + 1
+    positions, complete = await thread.positions(view, most)
+    start = 0 if before is None else await _first_below(thread, view, positions, before)
     wanted = positions[start:][:limit]
-    read: list[Record | DamagedError | UnknownFormatError | None] = []
+    read: list[Record | DamagedError | UnknownFormatError] = []
     for i in range(0, len(wanted), 8 * AT_ONCE):
         read += await in_parallel([_header(thread, view, p) for p in wanted[i : i + 8 * AT_ONCE]])
-    if any(one is None for one in read):
-        return None
     there = set(positions)
     found: list[tuple[Info, frozenset[bytes]]] = []
     names: dict[int, str] | None = None
@@ -175,20 +166,21 @@ async def _checkpoints(
     return found
 
 
-async def _header(thread: Thread, view: View, position: int) -> Record | DamagedError | UnknownFormatError | None:
+async def _header(thread: Thread, view: View, position: int) -> Record | DamagedError | UnknownFormatError:
     if position == view.number and view.record is not None:
         return view.record
-    return await _read(thread, view.place(position), whole=False)
+    found = await _read(thread, view.place(position), whole=False)
+    if found is None:
+        raise Overtaken(None)
+    return found
 
 
-async def _first_below(thread: Thread, view: View, positions: Sequence[int], version: int) -> int | None:
-    """Where the checkpoints with lower versions begin; None if the thread has changed."""
+async def _first_below(thread: Thread, view: View, positions: Sequence[int], version: int) -> int:
+    """Where the checkpoints with lower versions begin."""
     low, high = 0, len(positions)
     while low < high:
         middle = (low + high) // 2
         found = await _header(thread, view, positions[middle])
-        if found is None:
-            return None
         if not isinstance(found, Record) or found.checkpoint is None:
             # No version can be read there: look at the ones after it, one by one.
             headers = await in_parallel([_header(thread, view, p) for p in positions])

@@ -56,10 +56,7 @@ async def _drop_thread(thread: Thread, view: View, now: int) -> Dropped:
         return NOTHING
     count = 0
     if view.alive(now):
-        positions = await thread.positions(view)
-        if positions is None:
-            raise Overtaken(None)
-        count = len(positions[0])
+        count = len((await thread.positions(view))[0])
     await remove_thread(thread, view, now)
     return Dropped(count, state.epoch, None) if state and count else NOTHING
 
@@ -92,6 +89,14 @@ async def finish_removing(thread: Thread, view: View, now: int) -> None:
     thread.shelf.hints.forget(thread.folder.root)
 
 
+async def when_removed(thread: Thread, view: View, now: int) -> View:
+    """The thread for a change, when what was left of a deleted one is gone."""
+    while view.state is not None and view.state.gone:
+        await finish_removing(thread, view, now)
+        view = await thread.newest_to_write()
+    return view
+
+
 async def remove(thread: Thread, view: View, gone: Mapping[int, str | None], now: int) -> bool:
     """Remove checkpoints of a living thread; True if the thread went with them.
 
@@ -108,10 +113,7 @@ async def remove(thread: Thread, view: View, gone: Mapping[int, str | None], now
     assert state is not None
     hidden = dict(gone)
     if view.number in gone:
-        positions = await thread.positions(view)
-        if positions is None:
-            raise Overtaken(None)
-        left = next((p for p in positions[0] if p not in gone), None)
+        left = next((p for p in (await thread.positions(view))[0] if p not in gone), None)
         if left is None:
             await remove_thread(thread, view, now)
             return True
@@ -125,12 +127,7 @@ async def remove(thread: Thread, view: View, gone: Mapping[int, str | None], now
     hidden = {p: i if i or p in gone else head for p, i in hidden.items()}
     swaps = {p: token for p, token in state.swaps.items() if p not in hidden}
     after = replace(state, write=names.token(now), hides=frozenset(hidden), swaps=swaps)
-    announced = thread.folder.id_at(head, Place.of(view.next, None))
-
-    async def announce() -> None:
-        await thread.port.put(announced, b"%d" % now)
-
-    await in_parallel([announce(), thread.clean(view)])
+    await thread.announce(view, {thread.folder.id_at(head, Place.of(view.next, None)): b"%d" % now})
     done = await thread.append(view, replace(record, state=after))
     with suppress(BackendError):  # it is removed; what is left does not count and is swept later
         await thread.port.delete(await thread.keys_at([(view.place(p), i) for p, i in hidden.items()]))

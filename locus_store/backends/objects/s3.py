@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from locus_store.backends.objects.driver import ObjectDriver
+from locus_store.backends.objects.names import DEFAULT_PREFIX
 from locus_store.backends.objects.obstore_port import ObstorePort
 from locus_store.backends.objects.s3_create import create_bucket as make_bucket
 from locus_store.backends.objects.s3_options import S3Options
@@ -18,9 +19,6 @@ from locus_store.core.state import AgentState
 
 if TYPE_CHECKING:
     from locus_store.backends.objects.obstore_port import ObstoreStore
-
-PREFIX = "locus/checkpoints/"
-"""What the keys of all objects begin with, if nothing else is said."""
 
 
 class S3Backend(Backend):
@@ -55,7 +53,7 @@ class S3Backend(Backend):
     def __init__(
         self,
         bucket: str | None = None,
-        prefix: str = PREFIX,
+        prefix: str = DEFAULT_PREFIX,
         *,
         endpoint_url: str | None = None,
         region_name: str | None = None,
@@ -121,7 +119,7 @@ class S3Checkpointer(Checkpointer[AgentState]):
 
     backend: S3Backend
 
-    def __init__(self, bucket: str | None = None, prefix: str = PREFIX, **options: Any) -> None:
+    def __init__(self, bucket: str | None = None, prefix: str = DEFAULT_PREFIX, **options: Any) -> None:
         super().__init__(S3Backend(bucket, prefix, **options), AgentState)
 
     def __repr__(self) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from locus_store.backends.objects import names
 from locus_store.backends.objects.formats import OWN, Checkpoint, Parent, Record, State
 from locus_store.backends.objects.names import Place
-from locus_store.backends.objects.parallel import beside, in_parallel
-from locus_store.backends.objects.removing import finish_removing
+from locus_store.backends.objects.parallel import beside
+from locus_store.backends.objects.removing import when_removed
 from locus_store.backends.objects.sweeping import sweep_folder
 from locus_store.backends.objects.thread import Thread, new_mark
 from locus_store.backends.objects.view import Found, Overtaken, View
@@ -26,10 +26,7 @@ async def save(thread: Thread, plan: Plan) -> PutResult:
     attempt = 0
     while True:
         try:
-            if view.state is not None and view.state.gone:
-                await finish_removing(thread, view, plan.now)
-                view = await thread.newest_to_write()
-                continue
+            view = await when_removed(thread, view, plan.now)
             result = await _attempt(thread, view, plan, litter, lost)
             if isinstance(result, View):
                 view = result
@@ -103,18 +100,13 @@ async def _attempt(
         step = await _behind_the_head(thread, view, plan, old, replaced)
     else:
         step = await _at_the_head(thread, view, plan, old, parent)
-    cleaning = [] if state is None else [thread.clean(view)]
     litter.update(step.announced)
-    await in_parallel([*[_put(thread, key, data) for key, data in step.announced.items()], *cleaning])
+    await thread.announce(view, step.announced)
     after = await thread.append(view, step.record, step.keys)
     litter.difference_update(step.announced)
     with suppress(BackendError):  # the save is done; what is left does not count and is swept later
         await _clean_up(thread, view, after, step, plan.now)
     return Saved(step.version, step.record.state.epoch, OWN if plan.block is not None else 0)
-
-
-async def _put(thread: Thread, key: str, data: bytes) -> None:
-    await thread.port.put(key, data)
 
 
 async def _clean_up(thread: Thread, before: View, after: View, step: _Step, now: int) -> None:
@@ -152,7 +144,7 @@ async def _at_the_head(thread: Thread, view: View, plan: Plan, old: Found | None
     gone: dict[int, str | None] = {old.position: plan.checkpoint_id} if old else {}
     if view.alive(plan.now):
         if plan.keep is not None and view.number:
-            others = [p for p in await _positions(thread, view) if p not in gone]
+            others = [p for p in (await thread.positions(view))[0] if p not in gone]
             gone |= dict.fromkeys(others[plan.keep - 1 :])
         if view.number and view.record and view.record.checkpoint is None:
             gone[view.number] = None  # it stood for keyed values only
@@ -169,7 +161,7 @@ async def _behind_the_head(thread: Thread, view: View, plan: Plan, old: Found, r
     checkpoint = Checkpoint.of(plan, version=replaced.version, parent=replaced.parent, created_at=replaced.created_at)
     gone: dict[int, str | None] = {view.number: head.checkpoint.checkpoint_id}
     if plan.keep is not None:
-        gone |= dict.fromkeys([p for p in (await _positions(thread, view))[plan.keep :] if p != old.position])
+        gone |= dict.fromkeys([p for p in (await thread.positions(view))[0][plan.keep :] if p != old.position])
     step = _step(thread, view, replace(head, state=state), replaced.version, gone)
     place = Place.swap(token)
     step.useless.append((old.place, plan.checkpoint_id))
@@ -182,13 +174,6 @@ async def _record(checkpoint: Checkpoint, state: State, plan: Plan) -> Record:
     """A record with the plan's document."""
     size = len(plan.payload) + len(plan.block or b"")
     return await beside(size, lambda: Record.of(checkpoint, state, plan.payload, plan.block))
-
-
-async def _positions(thread: Thread, view: View) -> list[int]:
-    found = await thread.positions(view)
-    if found is None:
-        raise Overtaken(None)
-    return found[0]
 
 
 def _step(thread: Thread, view: View, record: Record, version: int, gone: dict[int, str | None]) -> _Step:

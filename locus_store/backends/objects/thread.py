@@ -15,7 +15,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -164,14 +164,15 @@ class Thread:
             data += more.data if more is not None and more.etag == found.etag else b""
         return formats.load(data, whole=whole), found.etag
 
-    async def positions(self, view: View, most: int | None = None) -> tuple[list[int], bool] | None:
+    async def positions(self, view: View, most: int | None = None) -> tuple[list[int], bool]:
         """Where a living thread's checkpoints are, the newest first, and whether these are all.
-
-        None if the thread has changed since.
 
         Args:
             view: The thread.
             most: How many are enough.
+
+        Raises:
+            Overtaken: It has changed since.
         """
         state = view.state
         assert state is not None
@@ -182,7 +183,7 @@ class Thread:
             page = await self.port.list(self.folder.log, after=after, limit=enough and min(enough, PAGE))
             numbers.update([n for o in page.objects if (n := names.number_of(o.key)) not in state.removed])
             if numbers and max(numbers) > view.number:
-                return None
+                raise Overtaken(None)
             if not page.more or (enough is not None and len(numbers) >= enough):
                 break
             after = page.objects[-1].key
@@ -263,6 +264,19 @@ class Thread:
         except ObjectExistsError:
             raise Overtaken(await self._read(0, (0,), None, whole=False)) from None
         return View(0, record, (0,), True, etag=etag)
+
+    async def announce(self, view: View, objects: Mapping[str, bytes]) -> None:
+        """Write what must be there before the next record, and delete what the newest one hides.
+
+        Args:
+            view: The thread.
+            objects: By key; they may be there, and point nowhere until the record is.
+        """
+        puts = [self._put(key, data) for key, data in objects.items()]
+        await in_parallel([*puts, self._clean(view)])
+
+    async def _put(self, key: str, data: bytes) -> None:
+        await self.port.put(key, data)
 
     async def append(self, view: View, record: Record, useless: Sequence[str] = ()) -> View:
         """Add a record to the log: the one step in which a change comes about.
@@ -362,7 +376,7 @@ class Thread:
 
         return [key for some in await in_parallel([keys(*one) for one in places]) for key in some]
 
-    async def clean(self, view: View) -> None:
+    async def _clean(self, view: View) -> None:
         """Delete what the newest record hides, unless that is known to be done: the next one does not say it again."""
         state = view.state
         if state is not None and state.hides and not view.clean:

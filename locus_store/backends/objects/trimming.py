@@ -113,13 +113,11 @@ async def _step(thread: Thread, view: View, older_than: int, keep_last: int, now
         if names.time_of(state.write) < now - UNFINISHED:
             await finish_removing(thread, view, now)
         return 0, await thread.newest()
-    positions = await thread.positions(view)
-    if positions is None:
-        raise Overtaken(None)
+    positions = (await thread.positions(view))[0]
     if not view.alive(now) or await _is_empty(thread, view, now):
         await remove_thread(thread, view, now)
-        return len(positions[0]), await thread.newest()
-    old = await _older(thread, view, positions[0][keep_last:], older_than)
+        return len(positions), await thread.newest()
+    old = await _older(thread, view, positions[keep_last:], older_than)
     if not old:
         return 0, view
     await remove(thread, view, dict.fromkeys(old), now)

@@ -18,7 +18,7 @@ from locus_store.backends.objects.formats import Record, State
 from locus_store.backends.objects.names import Place
 from locus_store.backends.objects.parallel import in_parallel
 from locus_store.backends.objects.port import ObjectExistsError, all_listed
-from locus_store.backends.objects.removing import finish_removing, remove_thread
+from locus_store.backends.objects.removing import remove_thread, when_removed
 from locus_store.backends.objects.sweeping import sweep_folder
 from locus_store.backends.objects.thread import ATTEMPTS, TRIES, Thread, new_mark, pause
 from locus_store.backends.objects.view import Overtaken, View
@@ -39,10 +39,7 @@ async def put_values(
     attempt = 0
     while True:
         try:
-            if view.state is not None and view.state.gone:
-                await finish_removing(thread, view, now)
-                view = await thread.newest_to_write()
-                continue
+            view = await when_removed(thread, view, now)
             view = await _living(thread, view, now, expires_at, make=bool(items))
             break
         except Overtaken as e:
@@ -100,11 +97,7 @@ async def _living(thread: Thread, view: View, now: int, expires_at: int | None, 
     announced = {marker: thread.key.thread_id.encode() for marker in thread.marker(changed)}
     if head is not None:
         announced[thread.folder.id_at(head, Place.of(view.next, None))] = b"%d" % now
-
-    async def announce(key: str, data: bytes) -> None:
-        await thread.port.put(key, data)
-
-    await in_parallel([thread.clean(view), *[announce(key, data) for key, data in announced.items()]])
+    await thread.announce(view, announced)
     after = await thread.append(view, replace(record, state=changed))
     with suppress(BackendError):  # it does not count any more and is swept later
         old = await thread.keys_at([(Place.of(view.number, None), head)] if view.number else [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from locus_store.backends.adapter import StorageBackendAdapter
+from locus_store.backends.objects.names import DEFAULT_PREFIX as OBJECTS_PREFIX
 from locus_store.backends.redis.backend import DEFAULT_URL as REDIS_URL
 from locus_store.backends.redis.keys import DEFAULT_PREFIX as REDIS_PREFIX
 
@@ -166,7 +167,7 @@ def redis_checkpointer(url: str = REDIS_URL, prefix: str = REDIS_PREFIX, **kwarg
     return RedisCheckpointer(url, prefix=prefix, **kwargs)
 
 
-def s3_checkpointer(bucket: str, prefix: str = "locus/checkpoints/", **kwargs: Any) -> S3Checkpointer:
+def s3_checkpointer(bucket: str, prefix: str = OBJECTS_PREFIX, **kwargs: Any) -> S3Checkpointer:
     """Make a checkpointer over an S3 bucket.
 
     Args:
@@ -180,7 +181,7 @@ def s3_checkpointer(bucket: str, prefix: str = "locus/checkpoints/", **kwargs: A
 
 
 def oci_bucket_checkpointer(
-    bucket_name: str, namespace: str | None = None, prefix: str = "locus/checkpoints/", **kwargs: Any
+    bucket_name: str, namespace: str | None = None, prefix: str = OBJECTS_PREFIX, **kwargs: Any
 ) -> OCIBucketCheckpointer:
     """Make a checkpointer over a bucket of OCI Object Storage.
 
