@@ -27,7 +27,7 @@ from locus_store.core.frames import DamagedError, UnknownFormatError
 FIRST_READ = 8192
 """Bytes that are read to get a header; more only if it is longer."""
 LEVEL = 1
-"""Of zlib: 1 takes a third of the time of 6, and what comes out is a sixth larger (docs/objects.md)."""
+"""Of zlib: 1 takes a quarter of the time of 6, and what comes out is a fifth larger (docs/objects.md)."""
 OWN = 1
 """The number of a checkpoint's own block. It has no other."""
 RECENT = 8
