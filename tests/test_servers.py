@@ -286,6 +286,8 @@ class TestSummary:
             "backend redis: not run: no selected test uses it",
             "backend redis-cluster: not run: no selected test uses it",
             "backend opensearch-double: not run: no selected test uses it",
+            "backend oci-double: not run: no selected test uses it",
+            "backend s3: not run: no selected test uses it",
             "backend oracle: not run: no URL",
         ]
 
@@ -308,5 +310,7 @@ class TestSummary:
             "backend redis: not run: no selected test uses it",
             "backend redis-cluster: not run: no selected test uses it",
             "backend opensearch-double: not run: no selected test uses it",
+            "backend oci-double: not run: no selected test uses it",
+            "backend s3: not run: no selected test uses it",
             "backend oracle: not run: no URL",
         ]

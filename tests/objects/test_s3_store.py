@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import s3_servers
 import servers
 from certificates import tls_server
+from elsewhere import run
 from objects.s3_ports import shared_bucket
 from s3_proxy import Fault, Request, S3Proxy
 
@@ -316,3 +318,20 @@ async def test_closing_leaves_no_connection(seaweedfs):
         async with place.open() as store:
             await store.list_threads()
     await left.assert_nothing()
+
+
+@pytest.mark.parametrize("attempt", range(10))
+def test_case_63_a_program_that_closes_nothing_ends_well(bucket, attempt):
+    """Right after its last call, when obstore's threads have not let go of that yet."""
+    done = run(
+        """
+        import asyncio, json, sys
+        from locus_store import S3Backend
+
+        store = S3Backend(**json.loads(sys.argv[1]))
+        asyncio.run(store.save("t", {"n": 1}))
+        asyncio.run(store.load("t"))
+        """,
+        json.dumps(arguments(bucket)),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

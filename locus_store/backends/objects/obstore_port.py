@@ -8,8 +8,10 @@ with an MD5, which is what S3 look-alikes take.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -50,8 +52,22 @@ def _count_on_threads(where: str) -> None:
             f"{where}: this process was forked from one that had used obstore, whose threads are not in it, so that "
             "every call would wait for ever: start it by 'spawn' or 'forkserver', or fork before the first call"
         )
+    if not _threads_in:
+        atexit.register(_await_threads)
     _threads_in = os.getpid()
 
+
+def _await_threads() -> None:
+    """At the end of the process, let obstore's threads let go of what they still hold of a call.
+
+    One that asks for the interpreter when that has ended takes the process down with it (SIGABRT).
+    """
+    if _threads_in == os.getpid():
+        time.sleep(5 * _MOMENT)
+
+
+_MOMENT = 0.01
+"""Seconds that obstore's threads take at the most to let go of a call; there is no signal of it."""
 
 RETRIES = 2
 """How often a write is sent again when its connection was lost; obstore repeats only what it takes for harmless."""
@@ -216,7 +232,7 @@ class ObstorePort(ObjectPort):
         self._store = self._singly = None
         # What obstore's threads let go of without holding the interpreter is freed at the next call of obstore's, and
         # with it the connections: here is one, a moment later.
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(_MOMENT)
         MemoryStore()
 
     # ----------------------------------------------------------------------------------------------------- the store
