@@ -83,7 +83,8 @@ class ManySaves:
         assert len(found) == len(set(found))
         assert len(self.acknowledged) + len(self.failed) == self.saves
         assert len(self.acknowledged) > self.saves // 2
-        assert {*self.acknowledged, "first"} - self.risked <= set(found)
+        lost = {*self.acknowledged, "first"} - self.risked - set(found)
+        assert not lost
         assert set(found) <= {*self.acknowledged, *self.failed, "first"}
         for name in set(found) - {"first"}:
             assert await self.store.load("t", name) == document(*(self.acknowledged.get(name) or self.failed[name]))
