@@ -1,4 +1,4 @@
-"""Writers that are overtaken by others, in a bucket where it can be told when."""
+"""Writers that are overtaken by others, and readers among them, in a bucket where it can be told when."""
 
 from __future__ import annotations
 
@@ -10,20 +10,33 @@ from objects.memory_port import Bucket, MemoryPort
 
 from locus_store.backends.objects import thread
 from locus_store.backends.objects.driver import ObjectDriver
+from locus_store.backends.objects.port import Object, Page
 from locus_store.core.backend import Backend
 from locus_store.core.errors import StoreBusyError
 
 
 class SlowPort(MemoryPort):
-    """While it creates a record, others do something first.
+    """While it creates a record or reads, others do something first.
 
     Attributes:
         meanwhile: What they do, once for each record that is created here.
+        before_reads: What they do, once for each object that is read and each listing of a log.
     """
 
     def __init__(self, bucket: Bucket) -> None:
         super().__init__(bucket)
         self.meanwhile: list[Any] = []
+        self.before_reads: list[Any] = []
+
+    async def get(self, key: str, *, start: int = 0, end: int | None = None) -> Object | None:
+        if self.before_reads:
+            await self.before_reads.pop(0)()
+        return await super().get(key, start=start, end=end)
+
+    async def list(self, prefix: str, *, after: str | None = None, limit: int | None = None) -> Page:
+        if self.before_reads and prefix.endswith("/v/"):
+            await self.before_reads.pop(0)()
+        return await super().list(prefix, after=after, limit=limit)
 
     async def put(self, key: str, data: bytes, *, new: bool = False) -> str:
         if new and "/v/" in key and self.meanwhile:
@@ -133,3 +146,81 @@ async def test_two_replace_older_checkpoints_in_place(fast, slow, port):
     for name, n in (("head", "head"), ("first", "theirs"), ("top", "top")):
         assert await slow.load("t", name) == {"n": n}
     assert await fast.list_checkpoints("t") == ["top", "head", "first"]
+
+
+ALWAYS = 10_000
+"""More often than anybody reads here."""
+
+
+@pytest.mark.parametrize("limit", [1, 3, 50, None])
+async def test_who_lists_need_not_wait_until_nobody_writes(fast, slow, port, limit):
+    async def meanwhile() -> None:
+        await fast.save("t", {"n": 1})
+
+    port.before_reads += [meanwhile] * ALWAYS
+    port.calls.clear()
+    versions = [i.version for i in await slow.history("t", limit=limit)]
+    assert versions == [*range(versions[0], 0, -1)][:limit]
+    assert port.counts()["list"] == 2
+
+
+async def test_a_copy_need_not_wait_until_nobody_writes(fast, slow, port):
+    async def meanwhile() -> None:
+        await fast.save("t", {"n": 1})
+
+    port.before_reads += [meanwhile] * ALWAYS
+    await slow.copy_thread("t", "copy")
+    versions = [i.version for i in await fast.history("copy", limit=None)]
+    assert versions == [*range(versions[0], 0, -1)]
+
+
+@pytest.mark.parametrize("times", [1, 9, 40])
+async def test_a_thread_whose_newest_is_deleted_under_every_read_is_never_missing(bucket, slow, port, times):
+    """Each save leaves its own checkpoint only: what a listing showed is gone when it is read."""
+    fast = Backend(ObjectDriver(MemoryPort(bucket)), keep_checkpoints=1)
+
+    async def meanwhile() -> None:
+        await fast.save("t", {"n": "theirs"})
+
+    def busy() -> None:
+        port.before_reads[:] = [meanwhile] * (2 * times)
+
+    await meanwhile()
+    busy()
+    assert await slow.load("t") == {"n": "theirs"}
+    busy()
+    assert len(await slow.list_checkpoints("t")) == 1
+    busy()
+    assert len(await slow.history("t", limit=None)) == 1
+    busy()
+    assert await slow.get_metadata("t") is not None
+    busy()
+    assert await slow.list_threads() == ["t"]
+    busy()
+    assert await slow.copy_thread("t", "copy")
+    assert await slow.load("copy") == {"n": "theirs"}
+
+
+@pytest.mark.parametrize("times", [1, 9, 40])
+async def test_a_checkpoint_that_is_replaced_under_every_read_is_never_missing(fast, slow, port, times):
+    await fast.save("t", {"n": "head"}, "head")
+
+    async def meanwhile() -> None:
+        await fast.save("t", {"n": "theirs"}, "first", if_exists="in_place")
+
+    port.before_reads += [meanwhile] * (2 * times)
+    assert await slow.load("t", "first") in ({"n": 0}, {"n": "theirs"})
+    port.before_reads[:] = [meanwhile] * (2 * times)
+    assert await slow.exists("t", "first")
+    assert sorted(await slow.list_checkpoints("t")) == ["first", "head"]
+
+
+async def test_a_checkpoint_that_is_announced_only_is_missing_however_busy_the_thread(bucket, fast, slow, port):
+    async def meanwhile() -> None:
+        await fast.save("t", {"n": "theirs"})
+
+    place = next(key for key in bucket.objects if "/i/first/" in key)
+    bucket.write(place.replace("/i/first/", "/i/never/"), b"0")
+    port.before_reads += [meanwhile] * 60
+    assert await slow.load("t", "never") is None
+    assert len(port.before_reads) < 60

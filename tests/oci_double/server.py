@@ -142,7 +142,11 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        length = int(self.headers.get("content-length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:  # whoever sent it was killed: half an object is none
+            self.close_connection = True
+            return
         headers = {name.lower(): value for name, value in self.headers.items()}
         if self.path == "/control":
             command, given = json.loads(body)

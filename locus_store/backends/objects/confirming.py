@@ -9,19 +9,21 @@ again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 from locus_store.backends.objects import names
 from locus_store.backends.objects.formats import State
 from locus_store.backends.objects.names import Place
 from locus_store.backends.objects.port import Listed
+from locus_store.backends.objects.view import Sightings
 
 if TYPE_CHECKING:
     from locus_store.backends.objects.thread import Thread
     from locus_store.backends.objects.view import View
 
 LOOKS = 8
-"""How often it looks again because the newest record was deleted under it."""
+"""How often a newest record that is not there must be listed before it is believed that the listing is behind."""
 
 
 async def was_too_late(thread: Thread, before: View, number: int, state: State) -> tuple[bool, View | None]:
@@ -33,7 +35,8 @@ async def was_too_late(thread: Thread, before: View, number: int, state: State) 
         number: Its number.
         state: Its state.
     """
-    for _ in range(LOOKS):
+    sightings = Sightings()
+    for attempt in count():
         listed = (await thread.port.list(thread.folder.log, limit=2)).objects
         newest = max([names.number_of(o.key) for o in listed], default=0)
         if newest < number:  # the listing is behind, or somebody has deleted the thread since
@@ -43,6 +46,9 @@ async def was_too_late(thread: Thread, before: View, number: int, state: State) 
         now = await thread.as_of(listed)
         if now is not None and thread.check(now).state is not None and now.number > number:
             return not _goes_on_from(now, number, state), now
+        if sightings.add(newest) == LOOKS:
+            break
+        await thread.again(attempt)
     return False, None
 
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from typing import Literal, NamedTuple
 
-from locus_store.backends.objects import names
+from locus_store.backends.objects import finding, names
 from locus_store.backends.objects.formats import Checkpoint, Parent, Record, State
 from locus_store.backends.objects.names import COPIED, Place
 from locus_store.backends.objects.parallel import AT_ONCE, in_parallel
 from locus_store.backends.objects.removing import when_removed
 from locus_store.backends.objects.sweeping import sweep_folder
-from locus_store.backends.objects.thread import TRIES, Thread, new_mark
+from locus_store.backends.objects.thread import Thread, new_mark
 from locus_store.backends.objects.values import Values, all_values, copy_values
 from locus_store.backends.objects.view import Overtaken, View
 from locus_store.core import frames, payloads
 from locus_store.core.driver import Key
-from locus_store.core.errors import BackendError, CorruptCheckpointError, StoreBusyError
+from locus_store.core.errors import BackendError, CorruptCheckpointError
 from locus_store.core.frames import DamagedError, ThreadName, UnknownFormatError
 
 Answer = Literal["copied", "missing", "exists"]
@@ -39,7 +40,7 @@ class _Source(NamedTuple):
 
 async def clone(source: Thread, dest: Thread, *, upto: int | None, overwrite: bool, now: int) -> Answer:
     """See `Driver.clone`. What a copier that died has left is swept when it is old enough."""
-    for _ in range(TRIES):
+    for attempt in count():
         try:
             found = await _source(source, upto, now)
             if found is None:
@@ -49,8 +50,8 @@ async def clone(source: Thread, dest: Thread, *, upto: int | None, overwrite: bo
                 return "exists"
             return await _copy(source, found, dest, view, overwrite=overwrite, now=now)
         except Overtaken:
-            continue
-    raise StoreBusyError(f"thread {source.key.thread_id!r} changes faster than it can be copied")
+            await source.again(attempt)
+    raise AssertionError
 
 
 def _has_checkpoints(view: View, now: int) -> bool:
@@ -59,10 +60,12 @@ def _has_checkpoints(view: View, now: int) -> bool:
 
 async def _source(source: Thread, upto: int | None, now: int) -> _Source | None:
     view = await source.newest_to_write()
+    if view.alive(now) is None:
+        return None
+    view, positions, _ = await finding.positions_now(source, view)
     state = view.alive(now)
     if state is None:
         return None
-    positions = (await source.positions(view))[0]
     if upto is not None:
         low, high = 0, len(positions)
         while low < high:

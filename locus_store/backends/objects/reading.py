@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
-from locus_store.backends.objects.formats import OWN, Checkpoint, Record, State
-from locus_store.backends.objects.names import Place, decode
+from locus_store.backends.objects import finding
+from locus_store.backends.objects.formats import OWN, Checkpoint, Record
+from locus_store.backends.objects.names import Place, decode, number_of
 from locus_store.backends.objects.parallel import AT_ONCE, beside, both, in_parallel
 from locus_store.backends.objects.port import all_listed
 from locus_store.backends.objects.thread import TRIES, Thread
-from locus_store.backends.objects.view import Overtaken, View
+from locus_store.backends.objects.view import Overtaken, Sightings, View
 from locus_store.core.driver import Info, Stored
-from locus_store.core.errors import StoreBusyError
 from locus_store.core.frames import DamagedError, UnknownFormatError
 
 
@@ -50,28 +51,32 @@ async def _named(thread: Thread, checkpoint_id: str, now: int, *, whole: bool) -
     """A checkpoint by its id, with the thread as it was then.
 
     What says that the thread is there and what says where the checkpoint is are read side by side, and so may be of
-    two moments; if they do not fit together, both are read again.
+    two moments; if they do not fit together, both are read again, until the thread is seen not to have changed.
     """
-    for attempt in range(TRIES):
-        page, places = await both(thread.port.list(thread.folder.log, limit=2), thread.places_of(checkpoint_id))
+    sightings = Sightings()
+    for attempt in count():
+        listing = thread.port.list(thread.folder.log, limit=2)
+        page, places = await both(listing, finding.places_of(thread, checkpoint_id))
         if not places:
             return None
         reads = in_parallel([_read(thread, place, whole=whole) for place in places])
         view, read = await both(thread.as_of(page.objects), reads)
-        if view is None:
-            continue
-        if view.damage is None and view.alive(now) is None:
+        if view is not None:
+            if view.damage is None and view.alive(now) is None:
+                return None
+            for place, record in zip(places, read, strict=True):
+                if view.damage is None and not view.counts(place):
+                    continue
+                if isinstance(record, Exception):
+                    raise record
+                if record is not None and record.checkpoint and record.checkpoint.checkpoint_id == checkpoint_id:
+                    return view, record, place
+        times = sightings.add(number_of(page.objects[0].key) if view is None else view.number)
+        # Between the first and the last of three that are the same nothing was added: the second one's places hold.
+        if times >= (TRIES if view is None else 3):
             return None
-        for place, record in zip(places, read, strict=True):
-            if view.damage is None and not view.counts(place):
-                continue
-            if isinstance(record, Exception):
-                raise record
-            if record is not None and record.checkpoint and record.checkpoint.checkpoint_id == checkpoint_id:
-                return view, record, place
-        if attempt == 2:
-            break
-    return None
+        await thread.again(attempt)
+    raise AssertionError
 
 
 async def _read(thread: Thread, place: Place, *, whole: bool) -> Record | DamagedError | UnknownFormatError | None:
@@ -108,7 +113,7 @@ async def info_of_head(thread: Thread, view: View, now: int) -> Info | None:
 
 async def _info(thread: Thread, view: View, checkpoint: Checkpoint) -> Info:
     parent, state = checkpoint.parent, view.state
-    there = parent is not None and state is not None and await thread.is_there(view, parent.position)
+    there = parent is not None and state is not None and await finding.is_there(thread, view, parent.position)
     return checkpoint.info(
         thread.key.thread_id, parent_is_there=there, updated_at=state.updated_at if state else checkpoint.created_at
     )
@@ -123,25 +128,28 @@ async def checkpoints(
     thread: Thread, before: int | None, limit: int | None, now: int, *, view: View | None = None
 ) -> list[tuple[Info, frozenset[bytes]]]:
     """Checkpoints, newest first, with the terms of their metadata; `AT_ONCE` headers at a time."""
-    for _ in range(TRIES):
+    for attempt in count():
         view = view or await thread.newest()
         if view.damage is not None:
             return await _of_a_damaged_thread(thread, view, before, limit)
-        state = view.alive(now)
-        if state is None or limit == 0:
+        if view.alive(now) is None or limit == 0:
             return []
         try:
-            return await _checkpoints(thread, view, state, before, limit)
+            return await _checkpoints(thread, view, before, limit, now)
         except Overtaken:
             view = None
-    raise StoreBusyError(f"thread {thread.key.thread_id!r} changes faster than it can be read")
+        await thread.again(attempt)
+    raise AssertionError
 
 
 async def _checkpoints(
-    thread: Thread, view: View, state: State, before: int | None, limit: int | None
+    thread: Thread, view: View, before: int | None, limit: int | None, now: int
 ) -> list[tuple[Info, frozenset[bytes]]]:
     most = None if before is not None or limit is None else limit + 1
-    positions, complete = await thread.positions(view, most)
+    view, positions, complete = await finding.positions_now(thread, view, most)
+    state = view.alive(now)
+    if state is None:
+        return []
     start = 0 if before is None else await _first_below(thread, view, positions, before)
     wanted = positions[start:][:limit]
     read: list[Record | DamagedError | UnknownFormatError] = []
@@ -155,7 +163,7 @@ async def _checkpoints(
             parent = one.checkpoint.parent
             known = parent is None or complete or parent.position >= positions[-1]
             is_there = parent is not None and (
-                parent.position in there if known else await thread.is_there(view, parent.position)
+                parent.position in there if known else await finding.is_there(thread, view, parent.position)
             )
             shown = one.checkpoint.info(thread.key.thread_id, parent_is_there=is_there, updated_at=state.updated_at)
             found.append((shown, frozenset(one.checkpoint.terms)))

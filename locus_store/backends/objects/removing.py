@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from locus_store.backends.objects import names
+from locus_store.backends.objects import finding, names
 from locus_store.backends.objects.formats import Record, State
 from locus_store.backends.objects.names import Place
 from locus_store.backends.objects.parallel import in_parallel
@@ -36,7 +36,7 @@ async def drop(thread: Thread, checkpoint_ids: Sequence[str] | None, now: int) -
             state = view.alive(now)
             if state is None or view.record is None or view.record.checkpoint is None:
                 return NOTHING
-            found = await in_parallel([thread.find(view, one) for one in dict.fromkeys(checkpoint_ids)])
+            found = await in_parallel([finding.find(thread, view, one) for one in dict.fromkeys(checkpoint_ids)])
             gone = {f.position: f.record.checkpoint.checkpoint_id for f in found if f and f.record.checkpoint}
             if not gone:
                 return Dropped(0, state.epoch, state.epoch)
@@ -56,7 +56,7 @@ async def _drop_thread(thread: Thread, view: View, now: int) -> Dropped:
         return NOTHING
     count = 0
     if view.alive(now):
-        count = len((await thread.positions(view))[0])
+        count = len((await finding.positions(thread, view))[0])
     await remove_thread(thread, view, now)
     return Dropped(count, state.epoch, None) if state and count else NOTHING
 
@@ -113,7 +113,7 @@ async def remove(thread: Thread, view: View, gone: Mapping[int, str | None], now
     assert state is not None
     hidden = dict(gone)
     if view.number in gone:
-        left = next((p for p in (await thread.positions(view))[0] if p not in gone), None)
+        left = next((p for p in (await finding.positions(thread, view))[0] if p not in gone), None)
         if left is None:
             await remove_thread(thread, view, now)
             return True

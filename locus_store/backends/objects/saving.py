@@ -6,7 +6,7 @@ from collections.abc import Container
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from locus_store.backends.objects import names
+from locus_store.backends.objects import finding, names
 from locus_store.backends.objects.formats import OWN, Checkpoint, Parent, Record, State
 from locus_store.backends.objects.names import Place
 from locus_store.backends.objects.parallel import beside
@@ -73,7 +73,7 @@ async def _attempt(
     """What came of it; or the thread, if its log had to begin first."""
     state = view.alive(plan.now)
     head = view.record.checkpoint if state and view.record else None
-    old = await thread.find(view, plan.checkpoint_id, lost) if state and not plan.fresh_id else None
+    old = await finding.find(thread, view, plan.checkpoint_id, lost) if state and not plan.fresh_id else None
     replaced = old.record.checkpoint if old else None
     epoch = state.epoch if state else 0
     if replaced and replaced.stamp == plan.stamp:
@@ -85,7 +85,7 @@ async def _attempt(
         return Exists()
     parent: Parent | None = Parent(view.number, head.checkpoint_id) if head else None
     if plan.parent is not None:
-        named = await thread.find(view, plan.parent) if state else None
+        named = await finding.find(thread, view, plan.parent) if state else None
         if named is None:
             return NoParent()
         parent = Parent(named.position, plan.parent)
@@ -144,7 +144,7 @@ async def _at_the_head(thread: Thread, view: View, plan: Plan, old: Found | None
     gone: dict[int, str | None] = {old.position: plan.checkpoint_id} if old else {}
     if view.alive(plan.now):
         if plan.keep is not None and view.number:
-            others = [p for p in (await thread.positions(view))[0] if p not in gone]
+            others = [p for p in (await finding.positions(thread, view))[0] if p not in gone]
             gone |= dict.fromkeys(others[plan.keep - 1 :])
         if view.number and view.record and view.record.checkpoint is None:
             gone[view.number] = None  # it stood for keyed values only
@@ -161,7 +161,7 @@ async def _behind_the_head(thread: Thread, view: View, plan: Plan, old: Found, r
     checkpoint = Checkpoint.of(plan, version=replaced.version, parent=replaced.parent, created_at=replaced.created_at)
     gone: dict[int, str | None] = {view.number: head.checkpoint.checkpoint_id}
     if plan.keep is not None:
-        gone |= dict.fromkeys([p for p in (await thread.positions(view))[0][plan.keep :] if p != old.position])
+        gone |= dict.fromkeys([p for p in (await finding.positions(thread, view))[0][plan.keep :] if p != old.position])
     step = _step(thread, view, replace(head, state=state), replaced.version, gone)
     place = Place.swap(token)
     step.useless.append((old.place, plan.checkpoint_id))

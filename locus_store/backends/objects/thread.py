@@ -15,24 +15,24 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 
 from locus_store.backends.objects import formats, names
 from locus_store.backends.objects.confirming import was_too_late
 from locus_store.backends.objects.formats import FIRST_READ, Record, State
 from locus_store.backends.objects.hints import Hint
-from locus_store.backends.objects.names import COPIED, Folder, Place
+from locus_store.backends.objects.names import Folder, Place
 from locus_store.backends.objects.parallel import both, in_parallel
 from locus_store.backends.objects.port import (
-    PAGE,
     Listed,
     ObjectConflictError,
     ObjectExistsError,
     all_listed,
 )
-from locus_store.backends.objects.view import Found, Overtaken, Shelf, View
+from locus_store.backends.objects.view import Overtaken, Shelf, Sightings, View
 from locus_store.core.driver import Key
 from locus_store.core.errors import (
     BackendError,
@@ -44,9 +44,9 @@ from locus_store.core.errors import (
 from locus_store.core.frames import DamagedError, UnknownFormatError
 
 TRIES = 8
-"""How often a read begins again because something was deleted under it."""
+"""How often what is listed must be not there before it is believed that the listing is behind."""
 ATTEMPTS = 200
-"""How often a write begins again at least because others were faster."""
+"""How often a call begins again at least because others were faster."""
 PATIENCE = 30.0
 """Seconds for which it does so at least."""
 
@@ -81,12 +81,15 @@ class Thread:
         Args:
             whole: Whether the newest checkpoint's document is wanted.
         """
-        listed: list[Listed] = []
-        for _ in range(TRIES):
+        sightings = Sightings()
+        for attempt in count():
             listed = (await self.port.list(self.folder.log, limit=2)).objects
             view = await self.as_of(listed, whole=whole)
             if view is not None:
                 return view
+            if sightings.add(listed[0].key) == TRIES:
+                break
+            await self.again(attempt)
         # What is listed is not there, again and again: the listing is behind.
         for one in await all_listed(self.port, self.folder.log):
             view = await self.as_of([one], whole=whole)
@@ -102,7 +105,7 @@ class Thread:
         hint = self.shelf.hints.get(self.folder.root)
         numbers = tuple(names.number_of(o.key) for o in listed)
         if hint is not None and hint.number > max(numbers, default=0):
-            view = await self._read(hint.number, (hint.number, *numbers), hint, whole=whole)
+            view = await self.view_at(hint.number, (hint.number, *numbers), hint, whole=whole)
             if view is not None:
                 return view
             self.shelf.hints.forget(self.folder.root)
@@ -110,10 +113,20 @@ class Thread:
             return View(0, None)
         if hint is not None and not whole and (hint.number, hint.etag) == (numbers[0], listed[0].etag):
             return View(hint.number, hint.record, numbers, hint.clean, etag=hint.etag)
-        view = await self._read(numbers[0], numbers, hint, whole=whole)
+        view = await self.view_at(numbers[0], numbers, hint, whole=whole)
         return replace(view, etag=listed[0].etag) if view is not None and view.damage is not None else view
 
-    async def _read(self, number: int, listed: tuple[int, ...], hint: Hint | None, *, whole: bool) -> View | None:
+    async def view_at(
+        self, number: int, listed: tuple[int, ...], hint: Hint | None = None, *, whole: bool = False
+    ) -> View | None:
+        """The thread as of a record; None if that is not there.
+
+        Args:
+            number: The record's number.
+            listed: The numbers that a listing showed with it.
+            hint: What this process knew of the thread.
+            whole: Whether the checkpoint's document is wanted.
+        """
         try:
             found = await self.record(Place("v", "", number), whole=whole)
         except (DamagedError, UnknownFormatError) as e:
@@ -124,6 +137,20 @@ class Thread:
         clean = hint is not None and (hint.number, hint.etag, hint.clean) == (number, etag, True)
         self.shelf.hints.put(self.folder.root, Hint(number, etag, record, clean))
         return View(number, record, listed, clean, etag=etag)
+
+    async def again(self, attempt: int) -> None:
+        """Wait a moment before an attempt is made again, as others were faster.
+
+        Args:
+            attempt: How many were made before the one that failed.
+
+        Raises:
+            StoreBusyError: They are all the time.
+        """
+        if attempt >= ATTEMPTS - 1 and time.monotonic() - self._began > PATIENCE:
+            raise StoreBusyError(f"thread {self.key.thread_id!r}: others were faster {attempt + 1} times")
+        # Whoever waits longer the longer it has waited is overtaken for ever.
+        await pause(min(attempt, 3))
 
     async def newest_to_write(self) -> View:
         """The thread as it is now, for a change.
@@ -164,68 +191,6 @@ class Thread:
             data += more.data if more is not None and more.etag == found.etag else b""
         return formats.load(data, whole=whole), found.etag
 
-    async def positions(self, view: View, most: int | None = None) -> tuple[list[int], bool]:
-        """Where a living thread's checkpoints are, the newest first, and whether these are all.
-
-        Args:
-            view: The thread.
-            most: How many are enough.
-
-        Raises:
-            Overtaken: It has changed since.
-        """
-        state = view.state
-        assert state is not None
-        numbers: set[int] = {view.number, *view.listed}
-        after: str | None = None
-        enough = None if most is None else most + len(state.hides) + 1
-        while True:
-            page = await self.port.list(self.folder.log, after=after, limit=enough and min(enough, PAGE))
-            numbers.update([n for o in page.objects if (n := names.number_of(o.key)) not in state.removed])
-            if numbers and max(numbers) > view.number:
-                raise Overtaken(None)
-            if not page.more or (enough is not None and len(numbers) >= enough):
-                break
-            after = page.objects[-1].key
-        found = {n for n in numbers if n >= state.first and n not in state.removed}
-        if not page.more and state.part is not None:
-            listed = await all_listed(self.port, self.folder.part(state.part))
-            found.update([COPIED + names.number_of(o.key) for o in listed])
-        found.update([p for p in state.swaps if not page.more or p > min(numbers)])
-        if view.record is not None and view.record.checkpoint is None:
-            found.discard(view.number)
-        return sorted(found - state.hides, reverse=True), not page.more
-
-    async def places_of(self, checkpoint_id: str) -> list[Place]:
-        """Where a checkpoint may be."""
-        listed = await all_listed(self.port, self.folder.ids_of(checkpoint_id))
-        return [Place.parse(o.key.rpartition("/")[2]) for o in listed]
-
-    async def find(self, view: View, checkpoint_id: str, not_at: Container[Place] = ()) -> Found | None:
-        """A checkpoint of a living thread by its id, without its document.
-
-        Args:
-            view: The thread.
-            checkpoint_id: Its id.
-            not_at: Where it is known not to be.
-        """
-        state, record = view.state, view.record
-        assert state is not None
-        assert record is not None
-        if record.checkpoint is not None and record.checkpoint.checkpoint_id == checkpoint_id:
-            return Found(view.number, Place.of(view.number, None), record)
-        for place in await self.places_of(checkpoint_id):
-            if place in not_at or not view.counts(place):
-                continue
-            try:
-                found = await self.record(place)
-            except (DamagedError, UnknownFormatError) as e:
-                raise CorruptCheckpointError(self.key.thread_id, checkpoint_id, str(e)) from e
-            if found and found[0].checkpoint and found[0].checkpoint.checkpoint_id == checkpoint_id:
-                position = next((p for p, t in state.swaps.items() if t == place.token), 0) or place.position
-                return Found(position, place, found[0])
-        return None
-
     async def copy_of_head(self, view: View) -> Record:
         """The newest record with its document, for one that changes something else.
 
@@ -239,17 +204,6 @@ class Thread:
             raise Overtaken(None)
         return found[0]
 
-    async def is_there(self, view: View, position: int) -> bool:
-        """Whether a position of a living thread still has its checkpoint."""
-        state = view.state
-        assert state is not None
-        if position in state.swaps or (position in view.listed and view.counts(Place.of(position, state.part))):
-            return True
-        if position < 0 and state.part is None:
-            return False
-        place = Place.of(position, state.part)
-        return view.counts(place) and await self.port.get(self.folder.at(place), end=1) is not None
-
     # ------------------------------------------------------------------------------------------------------- writing
 
     async def begin(self, now: int) -> View:
@@ -262,7 +216,7 @@ class Thread:
         try:
             etag = await self.create(self.folder.number(0), record.dump())
         except ObjectExistsError:
-            raise Overtaken(await self._read(0, (0,), None, whole=False)) from None
+            raise Overtaken(await self.view_at(0, (0,))) from None
         return View(0, record, (0,), True, etag=etag)
 
     async def announce(self, view: View, objects: Mapping[str, bytes]) -> None:
@@ -299,7 +253,7 @@ class Thread:
             etag = await self.create(key, data)
         except ObjectExistsError:
             listing = self.port.list(self.folder.log, limit=2)
-            page, rival = await both(listing, self._read(number, (number, *view.listed), None, whole=False))
+            page, rival = await both(listing, self.view_at(number, (number, *view.listed)))
             if rival is None or rival.record is None or rival.record.state.write != record.state.write:
                 # Others may have gone on long since: whoever follows them record by record never gets there.
                 newest = max([names.number_of(o.key) for o in page.objects], default=0)
@@ -348,10 +302,7 @@ class Thread:
 
     async def go_on(self, attempt: int, overtaken: Overtaken) -> View:
         """The thread for the next attempt."""
-        if attempt >= ATTEMPTS - 1 and time.monotonic() - self._began > PATIENCE:
-            raise StoreBusyError(f"thread {self.key.thread_id!r}: others were faster {attempt + 1} times")
-        # Whoever waits longer the longer it has waited is overtaken for ever.
-        await pause(min(attempt, 3))
+        await self.again(attempt)
         return self.check(overtaken.view) if overtaken.view else await self.newest_to_write()
 
     async def keys_at(self, places: Iterable[tuple[Place, str | None]]) -> list[str]:

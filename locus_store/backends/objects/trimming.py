@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
-from locus_store.backends.objects import names
+from locus_store.backends.objects import finding, names
 from locus_store.backends.objects.names import Marker, Tenant
 from locus_store.backends.objects.parallel import AT_ONCE, in_parallel
 from locus_store.backends.objects.port import ObjectPort, all_listed
@@ -113,7 +113,7 @@ async def _step(thread: Thread, view: View, older_than: int, keep_last: int, now
         if names.time_of(state.write) < now - UNFINISHED:
             await finish_removing(thread, view, now)
         return 0, await thread.newest()
-    positions = (await thread.positions(view))[0]
+    positions = (await finding.positions(thread, view))[0]
     if not view.alive(now) or await _is_empty(thread, view, now):
         await remove_thread(thread, view, now)
         return len(positions), await thread.newest()

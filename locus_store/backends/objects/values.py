@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 
 from locus_store.backends.objects import names
 from locus_store.backends.objects.formats import Record, State
@@ -20,7 +21,7 @@ from locus_store.backends.objects.parallel import in_parallel
 from locus_store.backends.objects.port import ObjectExistsError, all_listed
 from locus_store.backends.objects.removing import remove_thread, when_removed
 from locus_store.backends.objects.sweeping import sweep_folder
-from locus_store.backends.objects.thread import ATTEMPTS, TRIES, Thread, new_mark, pause
+from locus_store.backends.objects.thread import ATTEMPTS, Thread, new_mark, pause
 from locus_store.backends.objects.view import Overtaken, View
 from locus_store.core.errors import BackendError, StoreBusyError
 from locus_store.core.frames import DamagedError
@@ -161,7 +162,7 @@ async def _numbers(thread: Thread, life: str) -> list[int]:
 
 async def _read(thread: Thread, life: str) -> tuple[Values, list[int]]:
     """All values, in the order in which their keys came, and the numbers of the objects that they are in."""
-    for _ in range(TRIES):
+    for attempt in count():
         numbers = sorted(await _numbers(thread, life))
         read = await in_parallel([thread.port.get(thread.folder.value(life, n)) for n in numbers])
         found: Values = {}
@@ -178,7 +179,8 @@ async def _read(thread: Thread, life: str) -> tuple[Values, list[int]]:
                     found[scope, name] = payload
         if not missing:
             return found, numbers
-    raise StoreBusyError(f"thread {thread.key.thread_id!r} changes faster than it can be read")
+        await thread.again(attempt)
+    raise AssertionError
 
 
 async def sum_up(thread: Thread, life: str) -> None:

@@ -81,6 +81,20 @@ class View:
         return Place.of(position, state.part) if swap is None else Place.swap(swap)
 
 
+class Sightings:
+    """How often in a row the same was seen: what does not change any more is not being changed."""
+
+    def __init__(self) -> None:
+        self._last: str | int | None = None
+        self._times = 0
+
+    def add(self, seen: str | int) -> int:
+        """Take note of what was seen; how often in a row that makes."""
+        self._times = self._times + 1 if seen == self._last else 1
+        self._last = seen
+        return self._times
+
+
 class Found(NamedTuple):
     """A checkpoint that was looked for."""
 
