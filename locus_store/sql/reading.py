@@ -18,8 +18,6 @@ from locus_store.sql.statements import BLOCKS, CHECKPOINTS, TERMS, THREADS, aliv
 if TYPE_CHECKING:
     from locus_store.sql.dialects.base import Dialect
 
-_ATTEMPTS = 3
-
 # ---------------------------------------------------------------------------------------------------- one, with blocks
 
 _IN_THREAD = THREADS.join(CHECKPOINTS, CHECKPOINTS.c.thread == THREADS.c.id)
@@ -80,13 +78,15 @@ def get(connection: Connection, dialect: Dialect, key: Key, checkpoint_id: str |
     """See `Driver.get`.
 
     Without a snapshot over both statements, the second one answers only if the checkpoint and the thread's epoch are
-    still those of the first; a checkpoint that uses blocks has at least one, so no row means: start again.
+    still those of the first; a checkpoint that uses blocks has at least one, so no row means: start again. Where the
+    first finds what it found before, nobody has changed it: the blocks are lost.
     """
     statement = _WHOLE_HEAD if checkpoint_id is None else _WHOLE_BY_ID
     place = {"tenant": key.tenant, "name": key.thread_id, "now": now, "checkpoint": checkpoint_id}
     if checkpoint_id is None:
         del place["checkpoint"]
-    for attempt in range(1, _ATTEMPTS + 1):
+    before: tuple[object, ...] = ()
+    while True:
         row = connection.execute(statement, place).first()
         if row is None:
             return None
@@ -99,10 +99,10 @@ def get(connection: Connection, dialect: Dialect, key: Key, checkpoint_id: str |
             else:
                 span |= {"epoch": epoch, "at": version, "stamp": stamp}
                 blocks = [piece for (piece,) in connection.execute(_SPAN_IF_UNCHANGED, span)]
-                if not blocks and attempt < _ATTEMPTS:
+                if not blocks and (thread, epoch, version, stamp) != before:
+                    before = thread, epoch, version, stamp
                     continue
         return Stored(found_id, version, stamp, epoch, own_block, ranges, payload, blocks)
-    raise AssertionError("unreachable")
 
 
 # ------------------------------------------------------------------------------------------------------------ listings

@@ -11,7 +11,7 @@ from zlib import compress, decompress
 import pytest
 import servers
 from drivers.plans import KEY, base_of, document, grown, lines_stored, make_plan, ranges_of, tick
-from sqlalchemy import Connection, Engine, create_engine, event, func, select, update
+from sqlalchemy import Connection, Engine, create_engine, delete, event, func, select, update
 
 from locus_store.core.driver import Base, Dropped, Exists, Key, NoParent, Plan, Saved, Stale, Stored
 from locus_store.core.errors import CorruptCheckpointError, PayloadTooLargeError, UnsupportedFormatError
@@ -446,6 +446,21 @@ class TestALoadInTwoStatements:
         assert document(self.get(between)) == {1: ['"4"']}
         between = self.interrupted(connection, lambda _: drop(connection, "c2"), 1)
         assert self.get(between, "c2") is None
+
+    def test_removed_in_between_again_and_again(self, connection: Connection) -> None:
+        for i in range(1, 42):
+            put(connection, make_plan(f"c{i}", {1: [f'"{i}"']}))
+        between = self.interrupted(connection, lambda call: drop(connection, f"c{42 - call // 2}"), 40)
+        assert document(self.get(between)) == {1: ['"1"']}
+
+    def test_blocks_that_are_lost_are_not_waited_for(self, connection: Connection) -> None:
+        put(connection, make_plan("c", {1: ['"1"']}))
+        connection.execute(delete(BLOCKS))
+        looked = self.interrupted(connection, lambda _: None, 0)
+        found = self.get(looked)
+        assert found is not None
+        assert found.blocks == []
+        assert looked.calls == 4
 
     def test_replaced_in_between(self, connection: Connection) -> None:
         put(connection, make_plan("c", {1: ['"old"']}))
