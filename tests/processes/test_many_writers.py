@@ -39,6 +39,8 @@ def said(writers):
     ("processes", "tasks", "saves"), [(2, 2, 20), pytest.param(4, 4, 50, marks=pytest.mark.endurance)]
 )
 def test_every_save_of_many_writers_is_there(place, nursery, tmp_path, processes, tasks, saves):
+    if place.name == "s3-moto" and processes > 2:
+        pytest.skip("moto goes through its whole bucket for each listing: ten minutes of that; SeaweedFS does it")
     go, stop = tmp_path / "go", tmp_path / "stop"
     disturbers = [nursery.begin("disturb", place.address, f"d{i}", str(go), str(stop)) for i in range(2)]
     writers = [nursery.begin("save_many", place.address, f"p{i}", tasks, saves, str(go)) for i in range(processes)]
