@@ -226,7 +226,10 @@ class RetryableError(BackendError):
 
 
 class StoreBusyError(RetryableError, TimeoutError):
-    """A lock was not free within ``lock_timeout``: a long transaction holds it, perhaps one of the same task."""
+    """A lock was not free within ``lock_timeout``: a long transaction holds it, perhaps one of the same task.
+
+    Of a server that is too busy, and of a thread in a bucket that others change all the time, too.
+    """
 
 
 class TransactionConflictError(RetryableError):

@@ -7,6 +7,7 @@ import email.utils
 import hashlib
 import http.client
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -93,10 +94,19 @@ def ask(double: Process, method: str, target: str, body: bytes, headers: dict[st
     connection = http.client.HTTPConnection("127.0.0.1", double.port, timeout=30)
     try:
         connection.request(method, target, body, headers)
+        connection.sock.shutdown(socket.SHUT_WR)  # nothing follows, even if more was promised
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read())
     finally:
         connection.close()
+
+
+def test_half_of_an_object_is_no_object(oci_double: Process, oci_user: User, bucket: str, client: Any) -> None:
+    """As it comes from a process that is killed while it sends."""
+    target = f"/n/{NAMESPACE}/b/{bucket}/o/half"
+    with pytest.raises(http.client.RemoteDisconnected):
+        send(oci_double, oci_user, method="PUT", target=target, body=b"half", **{"content-length": "8"})
+    assert client.list_objects(NAMESPACE, bucket).data.objects == []
 
 
 def test_a_signed_request_is_answered(oci_double: Process, oci_user: User) -> None:

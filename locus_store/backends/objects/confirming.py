@@ -16,14 +16,11 @@ from locus_store.backends.objects import names
 from locus_store.backends.objects.formats import State
 from locus_store.backends.objects.names import Place
 from locus_store.backends.objects.port import Listed
-from locus_store.backends.objects.view import Sightings
+from locus_store.backends.objects.view import BEHIND, Sightings
 
 if TYPE_CHECKING:
     from locus_store.backends.objects.thread import Thread
     from locus_store.backends.objects.view import View
-
-LOOKS = 8
-"""How often a newest record that is not there must be listed before it is believed that the listing is behind."""
 
 
 async def was_too_late(thread: Thread, before: View, number: int, state: State) -> tuple[bool, View | None]:
@@ -46,7 +43,7 @@ async def was_too_late(thread: Thread, before: View, number: int, state: State) 
         now = await thread.as_of(listed)
         if now is not None and thread.check(now).state is not None and now.number > number:
             return not _goes_on_from(now, number, state), now
-        if sightings.add(newest) == LOOKS:
+        if sightings.add(newest) == BEHIND:
             break
         await thread.again(attempt)
     return False, None

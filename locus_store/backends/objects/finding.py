@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from locus_store.backends.objects import names
+from locus_store.backends.objects.formats import State
 from locus_store.backends.objects.names import COPIED, Place
 from locus_store.backends.objects.port import PAGE, all_listed
 from locus_store.backends.objects.thread import Thread
@@ -31,20 +32,28 @@ async def positions(thread: Thread, view: View, most: int | None = None) -> tupl
 
 
 async def positions_now(thread: Thread, view: View, most: int | None = None) -> tuple[View, list[int], bool]:
-    """Like `positions`, of the thread as it is when they are listed, which comes first.
+    """Like `positions`, but of the thread as the listing shows it, whatever it has become.
 
     One listing shows both the newest record and where the checkpoints are that were there with it, so that whoever only
     reads need not wait until nobody writes.
 
+    Args:
+        thread: The thread.
+        view: As it was.
+        most: How many are enough.
+
+    Returns:
+        The thread as it is now, perhaps deleted or expired; where its checkpoints are; whether these are all.
+
     Raises:
-        Overtaken: It has changed so that it cannot be told.
+        Overtaken: The newest record that is listed is gone already, or cannot be read.
     """
     numbers: set[int] = {view.number, *view.listed}
     after: str | None = None
     while True:
         state = view.state
         assert state is not None
-        enough = None if most is None else most + len(state.hides) + 1
+        enough = _enough(state, most)
         page = await thread.port.list(thread.folder.log, after=after, limit=enough and min(enough, PAGE))
         listed = [names.number_of(o.key) for o in page.objects]
         if max(listed, default=0) > view.number:
@@ -52,7 +61,7 @@ async def positions_now(thread: Thread, view: View, most: int | None = None) -> 
             if later is None or later.state is None:
                 raise Overtaken(None)
             view, state, numbers = later, later.state, {later.number}
-            enough = None if most is None else most + len(state.hides) + 1
+            enough = _enough(state, most)
         numbers.update([n for n in listed if n not in state.removed])
         if not page.more or (enough is not None and len(numbers) >= enough):
             break
@@ -65,6 +74,11 @@ async def positions_now(thread: Thread, view: View, most: int | None = None) -> 
     if view.record is not None and view.record.checkpoint is None:
         found.discard(view.number)
     return view, sorted(found - state.hides, reverse=True), not page.more
+
+
+def _enough(state: State, most: int | None) -> int | None:
+    """How many records hold so many checkpoints at least: one may hold none, and some may be hidden."""
+    return None if most is None else most + len(state.hides) + 1
 
 
 async def places_of(thread: Thread, checkpoint_id: str) -> list[Place]:

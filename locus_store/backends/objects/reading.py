@@ -10,8 +10,8 @@ from locus_store.backends.objects.formats import OWN, Checkpoint, Record
 from locus_store.backends.objects.names import Place, decode, number_of
 from locus_store.backends.objects.parallel import AT_ONCE, beside, both, in_parallel
 from locus_store.backends.objects.port import all_listed
-from locus_store.backends.objects.thread import TRIES, Thread
-from locus_store.backends.objects.view import Overtaken, Sightings, View
+from locus_store.backends.objects.thread import Thread
+from locus_store.backends.objects.view import BEHIND, Overtaken, Sightings, View
 from locus_store.core.driver import Info, Stored
 from locus_store.core.frames import DamagedError, UnknownFormatError
 
@@ -73,7 +73,7 @@ async def _named(thread: Thread, checkpoint_id: str, now: int, *, whole: bool) -
                     return view, record, place
         times = sightings.add(number_of(page.objects[0].key) if view is None else view.number)
         # Between the first and the last of three that are the same nothing was added: the second one's places hold.
-        if times >= (TRIES if view is None else 3):
+        if times >= (BEHIND if view is None else 3):
             return None
         await thread.again(attempt)
     raise AssertionError

@@ -32,7 +32,7 @@ from locus_store.backends.objects.port import (
     ObjectExistsError,
     all_listed,
 )
-from locus_store.backends.objects.view import Overtaken, Shelf, Sightings, View
+from locus_store.backends.objects.view import BEHIND, Overtaken, Shelf, Sightings, View
 from locus_store.core.driver import Key
 from locus_store.core.errors import (
     BackendError,
@@ -44,7 +44,7 @@ from locus_store.core.errors import (
 from locus_store.core.frames import DamagedError, UnknownFormatError
 
 TRIES = 8
-"""How often what is listed must be not there before it is believed that the listing is behind."""
+"""How often a service may answer the creation of an object with a conflict before that is an error."""
 ATTEMPTS = 200
 """How often a call begins again at least because others were faster."""
 PATIENCE = 30.0
@@ -87,7 +87,7 @@ class Thread:
             view = await self.as_of(listed, whole=whole)
             if view is not None:
                 return view
-            if sightings.add(listed[0].key) == TRIES:
+            if sightings.add(listed[0].key) == BEHIND:
                 break
             await self.again(attempt)
         # What is listed is not there, again and again: the listing is behind.

@@ -21,9 +21,9 @@ from locus_store.backends.objects.parallel import in_parallel
 from locus_store.backends.objects.port import ObjectExistsError, all_listed
 from locus_store.backends.objects.removing import remove_thread, when_removed
 from locus_store.backends.objects.sweeping import sweep_folder
-from locus_store.backends.objects.thread import ATTEMPTS, Thread, new_mark, pause
+from locus_store.backends.objects.thread import Thread, new_mark
 from locus_store.backends.objects.view import Overtaken, View
-from locus_store.core.errors import BackendError, StoreBusyError
+from locus_store.core.errors import BackendError
 from locus_store.core.frames import DamagedError
 
 SUMMARY = 32
@@ -52,19 +52,18 @@ async def put_values(
     data = _dump([(scope, name, payload) for name, payload in items], keep=keep, summary=False)
     numbers = await _numbers(thread, state.life)
     number = max(numbers, default=0)
-    for i in range(ATTEMPTS):
+    for attempt in count():
         number += 1
         try:
             await _create(thread, thread.folder.value(state.life, number), data)
         except ObjectExistsError:
-            await pause(min(i, 6))
-            continue
-        after = await _summary_after(thread, state.life, number)
-        if after is None:
-            break
-        number = after
-    else:
-        raise StoreBusyError(f"thread {thread.key.thread_id!r}: others were faster {ATTEMPTS} times")
+            pass
+        else:
+            after = await _summary_after(thread, state.life, number)
+            if after is None:
+                break
+            number = after
+        await thread.again(attempt)
     if len(numbers) >= SUMMARY:
         with suppress(BackendError):  # the values are stored; the next one sums up
             await sum_up(thread, state.life)
@@ -121,7 +120,7 @@ async def values(thread: Thread, scope: str | None, now: int) -> list[tuple[str,
 async def drop_values(thread: Thread, scope: str | None, now: int) -> int:
     """See `Driver.drop_records`."""
     view = await thread.newest_to_write()
-    for attempt in range(ATTEMPTS):
+    for attempt in count():
         state = view.alive(now)
         if state is None:
             return 0
@@ -133,15 +132,16 @@ async def drop_values(thread: Thread, scope: str | None, now: int) -> int:
             elif len(left) < len(found):
                 number = await _replace(thread, state.life, left, numbers)
                 if await _summary_after(thread, state.life, number) is not None:
+                    await thread.again(attempt)
                     continue
         except Overtaken as e:
             view = await thread.go_on(attempt, e)
             continue
         except ObjectExistsError:
-            await pause(min(attempt, 6))
+            await thread.again(attempt)
             continue
         return len(found) - len(left)
-    raise StoreBusyError(f"thread {thread.key.thread_id!r}: others were faster {ATTEMPTS} times")
+    raise AssertionError
 
 
 async def copy_values(dest: Thread, life: str, found: Values) -> None:

@@ -81,6 +81,10 @@ class View:
         return Place.of(position, state.part) if swap is None else Place.swap(swap)
 
 
+BEHIND = 8
+"""How often in a row a record that is not there must be listed before it is believed that the listing is behind."""
+
+
 class Sightings:
     """How often in a row the same was seen: what does not change any more is not being changed."""
 
